@@ -1,0 +1,386 @@
+"""The hardware catalog: one YAML file per GPU, interconnect, host, stack, model or drafter.
+
+Every number is a ``Figure``: a value with its kind of source, a reference and,
+where it is uncertain, a range. ``load(Kind.GPU, "b300_sxm")`` finds an entry by
+name, or by path where the name ends in ``.yaml``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from enum import Enum
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from pydantic import Field, model_validator
+
+from hwmodels.documents import Strict, read, validate
+from hwmodels.errors import DocumentError
+from hwmodels.estimate import Source
+from hwmodels.work import DType
+
+DATA = Path(str(resources.files("hwmodels"))) / "data"
+TABLES = DATA / "tables"
+
+
+class Kind(Enum):
+    """Catalog sections; the value is the folder under ``hwmodels/data``."""
+
+    GPU = "gpus"
+    INTERCONNECT = "interconnects"
+    HOST = "hosts"
+    STACK = "stacks"
+    MODEL = "models"
+    DRAFTER = "drafters"
+
+
+class Figure(Strict):
+    """A non-negative number with its provenance."""
+
+    value: float = Field(ge=0)
+    source: Source
+    ref: str = Field(min_length=3)
+    """The repository, paper, datasheet or derivation behind the value."""
+    range: tuple[float, float] | None = None
+    """Low and high end of what is not known, where a source gives one."""
+
+    @model_validator(mode="after")
+    def _value_lies_in_range(self) -> Self:
+        if self.range and not self.range[0] <= self.value <= self.range[1]:
+            raise ValueError(f"value {self.value} lies outside its range {list(self.range)}")
+        return self
+
+    @property
+    def spread(self) -> float:
+        """Relative one-sigma uncertainty: a range is read as +- 2 sigma."""
+        if not self.range or not self.value:
+            return 0.0
+        return (self.range[1] - self.range[0]) / 4 / self.value
+
+
+class Entry(Strict):
+    """What every catalog file has."""
+
+    name: str
+    title: str
+    notes: tuple[str, ...] = ()
+
+
+class GpuNoise(Strict):
+    """How kernel times vary on this GPU, as relative standard deviations."""
+
+    kernel_cv: Figure
+    """One execution against another of the same kernel."""
+    step_cv: Figure
+    """Shared by all kernels of one decode step (clock, scheduling)."""
+    rank_cv: Figure
+    """One GPU of the node against another, for a whole run."""
+    spike_probability: Figure
+    """Chance that a step is hit by a stall."""
+    spike_factor_low: Figure
+    spike_factor_high: Figure
+
+
+class Gpu(Entry):
+    """One accelerator."""
+
+    compute_capability: str
+    measured_as: str
+    """The ``gpu`` column of the measured tables."""
+    memory_bandwidth_gb_s: Figure
+    achieved_bandwidth_gb_s: Figure
+    """What dense kernels reach when weights come from DRAM."""
+    memory_gib: Figure
+    l2_mib: Figure
+    tflops: dict[DType, Figure]
+    """Dense peak by storage type; INT4 weights multiply in BF16."""
+    kernel_floor_us: Figure
+    """The shortest kernel inside a graph, its gap to the next one included."""
+    kv_run_overhead_bytes: Figure
+    """DRAM traffic lost at each break between contiguous runs of cached tokens."""
+    noise: GpuNoise
+
+
+class Interconnect(Entry):
+    """The fabric between the GPUs of one node."""
+
+    fabric: str
+    """The ``fabric`` column of the AllReduce table."""
+    link: str
+    """Name of the link lane in records, such as ``nvlink`` or ``pcie``."""
+    bandwidth_gb_s: Figure
+    """Per GPU and direction, as a transfer reaches it."""
+    alpha_us: Figure
+    """Latency of one hop in the closed forms."""
+    small_message_algorithm_max_bytes: Figure
+    """Largest message for which a one-shot kernel is chosen, where the stack has one."""
+    noise_cv: Figure
+
+
+class Host(Entry):
+    """The CPU side of the node."""
+
+    pcie_gb_s: Figure
+    tree_us_per_node: Figure
+    """Best-first heap and ancestor mask, per tree node."""
+    noise_cv: Figure
+    """Eager host work, one execution against another."""
+    graph_launch_cv: Figure
+
+
+class QueryScaling(Enum):
+    """How an attention kernel's time grows with the queries of one request."""
+
+    SHARED = "shared"
+    """KV is read once per tile of queries."""
+    REREAD = "reread"
+    """Every query after the first reads the KV again, at *reread_gb_s*."""
+    AS_BATCH = "as_batch"
+    """Every query is served like a request of its own."""
+
+
+class Selector(Strict):
+    """Rows of a measured table: framework, version and kernel, for some GPUs."""
+
+    gpus: tuple[str, ...]
+    framework: str
+    version: str
+    kernel: str
+
+
+class ExpertKernel(Selector):
+    """The grouped expert GEMM a stack runs for one weight type."""
+
+    dtype: DType
+
+
+class AttentionKernel(Selector):
+    """The MLA decode kernel a stack runs, and how it scales with queries."""
+
+    query_scaling: QueryScaling
+    scaling_ref: str
+    reread_gb_s: Figure | None = None
+    tile_rows: int = Field(default=64, ge=1)
+    """Rows (heads x queries) that one pass over the KV serves, for ``shared``."""
+
+
+class AllReduceChoice(Strict):
+    """The AllReduce algorithms a stack uses on one fabric."""
+
+    fabrics: tuple[str, ...]
+    large: str
+    small: str | None = None
+    """Used up to the interconnect's small-message limit, where given."""
+
+
+class CaptureLimit(Strict):
+    """A size beyond which the stack cannot capture a CUDA graph on some GPUs."""
+
+    compute_capability: str
+    max_tree_budget: int
+    ref: str
+
+
+class Dispatch(Strict):
+    """What the Python (or C++) side of a step costs."""
+
+    graphs: bool
+    graph_launch_fixed_us: Figure
+    graph_launch_us_per_node: Figure
+    eager_launch_us: Figure
+    eager_collective_launch_us: Figure
+    schedule_us: Figure
+    """Scheduling, input preparation and output handling of one step."""
+    tree_dispatch_us: Figure
+    """Dispatch of the top-k and tree section."""
+    tree_fixed_us: Figure
+    """Tree build beyond its cost per node: tensor to Python and back."""
+    copy_latency_us: Figure
+    """One copy between host and device, beyond its bytes."""
+    synchronise_us: Figure
+    """What the host loses at a point where it waits for the GPU."""
+    top_k_us: Figure
+    gpu_tree_build_us: Figure
+    """Tree build as a GPU kernel, where the scenario asks for it."""
+    capture_limits: tuple[CaptureLimit, ...] = ()
+    expert_kernels: int = Field(ge=1)
+    """Kernels in one routed-expert layer (counted for launches)."""
+    attention_kernels: int = Field(ge=1)
+
+
+class Overlap(Strict):
+    """What this stack runs at the same time."""
+
+    shared_expert_stream: bool
+    """Shared expert on a second stream beside router and routed experts."""
+    fused_allreduce_norm: bool
+    """Residual add and RMSNorm inside the AllReduce kernel."""
+    schedule_ahead: bool
+    """Without a tree: the host prepares the next step while the GPU runs this one."""
+    schedule_ahead_with_tree: bool
+    ref: str
+
+
+class Stack(Entry):
+    """A serving engine: its kernels, its host costs and what it overlaps."""
+
+    experts: tuple[ExpertKernel, ...]
+    attention: tuple[AttentionKernel, ...]
+    allreduce: tuple[AllReduceChoice, ...]
+    dispatch: Dispatch
+    overlap: Overlap
+
+
+class TargetModel(Entry):
+    """An MLA + MoE transformer. Sizes are for the whole model, before sharding."""
+
+    ref: str
+    layers: int = Field(ge=1)
+    dense_layers: int = Field(ge=0)
+    hidden: int = Field(ge=1)
+    dense_intermediate: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    q_lora: int = Field(ge=1)
+    kv_lora: int = Field(ge=1)
+    nope_dim: int = Field(ge=1)
+    rope_dim: int = Field(ge=1)
+    v_dim: int = Field(ge=1)
+    experts: int = Field(ge=1)
+    top_k: int = Field(ge=1)
+    shared_experts: int = Field(ge=0)
+    expert_intermediate: int = Field(ge=1)
+    vocab: int = Field(ge=1)
+    dense_dtype: DType
+    expert_dtype: DType
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        if self.dense_layers > self.layers:
+            raise ValueError(f"dense_layers {self.dense_layers} exceeds layers {self.layers}")
+        if self.top_k > self.experts:
+            raise ValueError(f"top_k {self.top_k} exceeds experts {self.experts}")
+        return self
+
+    @property
+    def latent(self) -> int:
+        """Cached values per token and layer."""
+        return self.kv_lora + self.rope_dim
+
+
+class Drafter(Entry):
+    """A block-diffusion drafter sharing the target's embedding and LM head."""
+
+    ref: str
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+    feature_layers: int = Field(ge=1)
+    """Target layers whose hidden states feed the drafter."""
+    window: int = Field(ge=1)
+    """Cached tokens its attention sees."""
+    trained_block: int = Field(ge=1)
+    dtype: DType
+    parameters_billion: Figure
+    hypothetical: bool = False
+    """True where no such drafter is published."""
+
+
+E_ = TypeVar("E_", bound=Entry)
+_MODELS: dict[Kind, type[Entry]] = {
+    Kind.GPU: Gpu,
+    Kind.INTERCONNECT: Interconnect,
+    Kind.HOST: Host,
+    Kind.STACK: Stack,
+    Kind.MODEL: TargetModel,
+    Kind.DRAFTER: Drafter,
+}
+
+
+def names(kind: Kind) -> list[str]:
+    """The names of the shipped entries of *kind*, sorted."""
+    return sorted(path.stem for path in (DATA / kind.value).glob("*.yaml"))
+
+
+@cache
+def _load(kind: Kind, name: str) -> Entry:
+    path = Path(name) if name.endswith(".yaml") else DATA / kind.value / f"{name}.yaml"
+    if not name.endswith(".yaml") and name not in names(kind):
+        raise DocumentError("catalog", 0, "", unknown_name(kind, name))
+    return validate(read(path), _MODELS[kind])
+
+
+def unknown_name(kind: Kind, name: str) -> str:
+    """Say that *name* is not an entry of *kind*, and what is."""
+    known = names(kind)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    singular = kind.value.removesuffix("s")
+    hint = f", did you mean '{near[0]}'?" if near else f" (known: {', '.join(known)})"
+    return f"no {singular} named '{name}'{hint}"
+
+
+def _typed(kind: Kind, name: str, model: type[E_]) -> E_:
+    entry = _load(kind, name)
+    assert isinstance(entry, model)
+    return entry
+
+
+def gpu(name: str) -> Gpu:
+    """The GPU *name*; DocumentError where there is none."""
+    return _typed(Kind.GPU, name, Gpu)
+
+
+def interconnect(name: str) -> Interconnect:
+    """The interconnect *name*."""
+    return _typed(Kind.INTERCONNECT, name, Interconnect)
+
+
+def host(name: str) -> Host:
+    """The host *name*."""
+    return _typed(Kind.HOST, name, Host)
+
+
+def stack(name: str) -> Stack:
+    """The software stack *name*."""
+    return _typed(Kind.STACK, name, Stack)
+
+
+def target_model(name: str) -> TargetModel:
+    """The target model *name*."""
+    return _typed(Kind.MODEL, name, TargetModel)
+
+
+def drafter(name: str) -> Drafter:
+    """The drafter *name*."""
+    return _typed(Kind.DRAFTER, name, Drafter)
+
+
+def find(name: str) -> tuple[Kind, Entry]:
+    """The entry called *name* in whichever section has it."""
+    for kind in Kind:
+        if name in names(kind):
+            return kind, _load(kind, name)
+    known = [n for kind in Kind for n in names(kind)]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f", did you mean '{near[0]}'?" if near else ""
+    raise DocumentError("catalog", 0, "", f"no entry named '{name}'{hint}")
+
+
+def figures(entry: Entry) -> list[tuple[str, Figure]]:
+    """Every Figure of *entry* with its dotted key, in file order."""
+    return [(key, value) for key, value in _leaves(entry, "") if isinstance(value, Figure)]
+
+
+def _leaves(value: Any, key: str) -> list[tuple[str, Any]]:
+    if isinstance(value, Figure) or not isinstance(value, Strict | dict):
+        return [(key, value)]
+    pairs = value.items() if isinstance(value, dict) else ((n, getattr(value, n)) for n in type(value).model_fields)
+    found = []
+    for name, child in pairs:
+        text = name.value if isinstance(name, Enum) else name
+        found += _leaves(child, f"{key}.{text}" if key else text)
+    return found

@@ -1,0 +1,390 @@
+"""The cost model: work in, Estimate out.
+
+Order of preference for each piece of work: a measured table of this device and
+stack, a fit to it, a measured table scaled by a stated rule, the roofline. No
+estimate lies below the datasheet bound, and none falls as a size grows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import assert_never
+
+from hwmodels import collectives, roofline, tables
+from hwmodels.catalog import (
+    AllReduceChoice,
+    AttentionKernel,
+    ExpertKernel,
+    Figure,
+    Gpu,
+    Host,
+    Interconnect,
+    QueryScaling,
+    Stack,
+)
+from hwmodels.errors import HardwareError
+from hwmodels.estimate import Bound, Estimate, Source
+from hwmodels.work import (
+    BITS_PER_VALUE,
+    AllGather,
+    AllReduce,
+    Barrier,
+    BatchedGemm,
+    Copy,
+    DType,
+    EagerLaunch,
+    Elementwise,
+    Gemm,
+    GpuKernel,
+    GpuTask,
+    GpuWork,
+    GqaAttention,
+    GraphLaunch,
+    GroupedExperts,
+    HostTask,
+    HostWork,
+    LinkWork,
+    MlaAttention,
+    StreamContention,
+    Work,
+)
+
+US = 1e-6
+GB = 1e9
+EXPERT_TABLE_COUNT = 384
+EXPERT_TABLE_RANKS = 8
+EXPERT_TABLE_VALUES = 3 * 7168 * 2048 // EXPERT_TABLE_RANKS
+"""Weights of one expert on one rank in the measured rows (Kimi K2 shape, TP-8)."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One node: *ranks* equal GPUs in tensor parallel, their fabric, the host and the stack."""
+
+    gpu: Gpu
+    ranks: int
+    interconnect: Interconnect
+    host: Host
+    stack: Stack
+    expert_kernel: str | None = None
+    """Ask for this expert kernel where the stack knows several."""
+
+
+class CostModel:
+    """Costs work on *machine*. Estimates are cached: the same work is asked for every step."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.estimate = lru_cache(maxsize=100_000)(self._estimate)
+
+    def _estimate(self, work: Work) -> Estimate:
+        """The Estimate of *work*; HardwareError where nothing is known about it."""
+        match work:
+            case Gemm():
+                return self._gemm(work)
+            case GroupedExperts():
+                return self._experts(work)
+            case MlaAttention():
+                return self._attention(work)
+            case BatchedGemm() | GqaAttention():
+                return self._analytic(work)
+            case Elementwise() | StreamContention():
+                return self._memory(work)
+            case GpuKernel():
+                return self._kernel(work)
+            case AllReduce() | AllGather():
+                return self._collective(work)
+            case Copy() | HostWork() | GraphLaunch() | EagerLaunch():
+                return self._host(work)
+            case Barrier():
+                return Estimate(
+                    seconds=0, spread=0, source=Source.MEASURED, bound=Bound.LATENCY, evidence="barrier"
+                )
+            case _:
+                assert_never(work)
+
+    def floor_seconds(self, work: GpuWork) -> float:
+        """The datasheet bound of *work* on this GPU."""
+        return roofline.floor_seconds(self.machine.gpu, work)
+
+    def _roofline(self, work: GpuWork) -> tuple[float, Bound]:
+        gpu = self.machine.gpu
+        return roofline.seconds(gpu, roofline.demand(work), gpu.achieved_bandwidth_gb_s.value)
+
+    def _gemm(self, work: Gemm) -> Estimate:
+        """Table over (n, k, m), at least the time to read the weights from DRAM.
+
+        The bound matters where the benchmark's repeated weight fitted into L2.
+        """
+        bound_seconds, bound = self._roofline(work)
+        grid = tables.gemm(self.machine.gpu.measured_as, work.dtype)
+        sizes = (work.n, work.k, work.m)
+        measured = grid(*sizes) * US
+        if measured >= bound_seconds and grid.covers(*sizes):
+            return Estimate(
+                seconds=max(measured, self.floor_seconds(work)),
+                spread=grid.smoothing,
+                source=Source.MEASURED,
+                bound=bound,
+                evidence=grid.name,
+            )
+        achieved = self.machine.gpu.achieved_bandwidth_gb_s
+        return Estimate(
+            seconds=max(measured, bound_seconds, self.floor_seconds(work)),
+            spread=achieved.spread,
+            source=Source.FITTED,
+            bound=bound,
+            evidence=f"weights at {achieved.value:g} GB/s, not below {grid.name}",
+        )
+
+    def _experts(self, work: GroupedExperts) -> Estimate:
+        """``a + b * U``; for other expert shapes b scales with the bytes of one expert."""
+        kernel = self.expert_kernel(work.dtype)
+        line = tables.experts(
+            self.machine.gpu.measured_as, kernel, work.dtype, EXPERT_TABLE_COUNT, EXPERT_TABLE_RANKS
+        )
+        share = 3 * work.hidden * work.intermediate / EXPERT_TABLE_VALUES
+        same_shape = share == 1 and work.experts == EXPERT_TABLE_COUNT
+        seconds = line(work.touched * share, work.tokens) * US
+        return Estimate(
+            seconds=max(seconds, self.floor_seconds(work)),
+            spread=line.fit.max_relative_error,
+            source=Source.FITTED if same_shape else Source.SCALED,
+            bound=Bound.MEMORY,
+            evidence=f"{line.fit.intercept:.1f} + {line.fit.slope:.3f} U us, {line.name}",
+        )
+
+    def expert_kernel(self, dtype: DType) -> ExpertKernel:
+        """The kernel this stack runs for experts of *dtype* on this GPU."""
+        machine = self.machine
+        known = [
+            k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.name in k.gpus
+        ]
+        wanted = machine.expert_kernel
+        for kernel in known:
+            if wanted is None or kernel.kernel == wanted:
+                return kernel
+        have = ", ".join(k.kernel for k in known) or "none"
+        ask = f" named '{wanted}'" if wanted else ""
+        raise HardwareError(
+            f"{machine.stack.name} on {machine.gpu.name}",
+            f"no {dtype.value} expert kernel{ask} (known: {have})",
+        )
+
+    def attention_kernel(self) -> AttentionKernel:
+        """The MLA kernel this stack runs on this GPU."""
+        for kernel in self.machine.stack.attention:
+            if self.machine.gpu.name in kernel.gpus:
+                return kernel
+        raise HardwareError(
+            f"{self.machine.stack.name} on {self.machine.gpu.name}", "no MLA attention kernel"
+        )
+
+    def _attention(self, work: MlaAttention) -> Estimate:
+        """One-query table over (batch, context), scaled to a tree's queries as the kernel does."""
+        kernel = self.attention_kernel()
+        grid = tables.mla_decode(self.machine.gpu.measured_as, kernel, work.heads, work.dtype)
+        served = work.requests * (
+            work.queries if kernel.query_scaling is QueryScaling.AS_BATCH else 1
+        )
+        inside = grid.covers(served, work.context)
+        seconds = self._one_pass(grid, served, work) + self._query_seconds(kernel, work)
+        seconds += self._fragmentation_seconds(work, served)
+        exact = work.queries == 1 and self._breaks(work) == 0
+        return Estimate(
+            seconds=max(seconds, self.floor_seconds(work)),
+            spread=grid.smoothing,
+            source=Source.MEASURED if inside and exact else Source.SCALED,
+            bound=Bound.MEMORY,
+            evidence=f"{grid.name}, {kernel.query_scaling.value} queries",
+        )
+
+    def _one_pass(self, grid: tables.Grid, served: int, work: MlaAttention) -> float:
+        """Table time, plus DRAM time of what lies beyond the table."""
+        batch, context = grid.clamp(served, work.context)
+        beyond = max(0.0, served * work.context - batch * context) * _token_bytes(work)
+        return grid(served, work.context) * US + beyond / self._achieved()
+
+    def _query_seconds(self, kernel: AttentionKernel, work: MlaAttention) -> float:
+        cache_bytes = work.requests * work.context * _token_bytes(work)
+        match kernel.query_scaling:
+            case QueryScaling.AS_BATCH:
+                return 0.0
+            case QueryScaling.SHARED:
+                tiles = -(-work.heads * work.queries // kernel.tile_rows)
+                return (tiles - 1) * cache_bytes / self._achieved()
+            case QueryScaling.REREAD:
+                if kernel.reread_gb_s is None:
+                    raise HardwareError(self.machine.stack.name, f"{kernel.kernel} lacks reread_gb_s")
+                return (work.queries - 1) * cache_bytes / (kernel.reread_gb_s.value * GB)
+            case _:
+                assert_never(kernel.query_scaling)
+
+    def _fragmentation_seconds(self, work: MlaAttention, served: int) -> float:
+        lost = self.machine.gpu.kv_run_overhead_bytes.value * self._breaks(work) * served
+        return lost / self._achieved()
+
+    @staticmethod
+    def _breaks(work: MlaAttention) -> int:
+        """Breaks between contiguous runs in one request's cache."""
+        return max(0, -(-work.context // work.run_tokens) - 1)
+
+    def _achieved(self) -> float:
+        return self.machine.gpu.achieved_bandwidth_gb_s.value * GB
+
+    def _analytic(self, work: BatchedGemm | GqaAttention) -> Estimate:
+        """Roofline at achieved bandwidth, at least the shortest kernel."""
+        seconds, bound = self._roofline(work)
+        floor = self.machine.gpu.kernel_floor_us
+        if floor.value * US >= seconds:
+            return _from_figure(floor, Bound.LATENCY, "shortest kernel in a graph")
+        achieved = self.machine.gpu.achieved_bandwidth_gb_s
+        source = achieved.source if bound is Bound.MEMORY else Source.DATASHEET
+        return Estimate(
+            seconds=seconds, spread=achieved.spread, source=source, bound=bound, evidence="roofline"
+        )
+
+    def _memory(self, work: Elementwise | StreamContention) -> Estimate:
+        seconds, bound = self._roofline(work)
+        floor = self.machine.gpu.kernel_floor_us
+        if isinstance(work, Elementwise) and floor.value * US >= seconds:
+            return _from_figure(floor, Bound.LATENCY, "shortest kernel in a graph")
+        achieved = self.machine.gpu.achieved_bandwidth_gb_s
+        return Estimate(
+            seconds=seconds,
+            spread=achieved.spread,
+            source=achieved.source,
+            bound=bound,
+            evidence=f"{achieved.value:g} GB/s",
+        )
+
+    def _kernel(self, work: GpuKernel) -> Estimate:
+        dispatch = self.machine.stack.dispatch
+        match work.task:
+            case GpuTask.TOP_K:
+                return _from_figure(dispatch.top_k_us, Bound.LATENCY, "top-k kernels")
+            case GpuTask.TREE_BUILD:
+                return _from_figure(dispatch.gpu_tree_build_us, Bound.LATENCY, "tree kernel")
+            case GpuTask.TREE_ACCEPT:
+                return _from_figure(
+                    self.machine.gpu.kernel_floor_us, Bound.LATENCY, "shortest kernel in a graph"
+                )
+            case _:
+                assert_never(work.task)
+
+    def _collective(self, work: LinkWork) -> Estimate:
+        if work.ranks == 1 or work.size_bytes == 0:
+            return Estimate(
+                seconds=0, spread=0, source=Source.MEASURED, bound=Bound.LINK, evidence="nothing to send"
+            )
+        if isinstance(work, AllGather):
+            link = self.machine.interconnect
+            seconds = collectives.ring_allgather(
+                work.size_bytes, work.ranks, link.alpha_us.value * US, link.bandwidth_gb_s.value * GB
+            )
+            return self._formula(seconds, "ring AllGather")
+        return self._allreduce(work)
+
+    def _formula(self, seconds: float, name: str) -> Estimate:
+        link = self.machine.interconnect
+        return Estimate(
+            seconds=seconds,
+            spread=link.bandwidth_gb_s.spread,
+            source=Source.DATASHEET,
+            bound=Bound.LINK,
+            evidence=f"{name} on {link.name}",
+        )
+
+    def _allreduce(self, work: AllReduce) -> Estimate:
+        """Table by message bytes; beyond it the ring's bandwidth term; without it the ring."""
+        link = self.machine.interconnect
+        curve = tables.allreduce(
+            link.fabric, self.machine.gpu.measured_as, work.ranks, self._algorithm(work)
+        )
+        bandwidth = link.bandwidth_gb_s.value * GB
+        if curve is None:
+            seconds = collectives.ring_allreduce(
+                work.size_bytes, work.ranks, link.alpha_us.value * US, bandwidth
+            )
+            return self._formula(seconds, "ring AllReduce")
+        beyond = max(0.0, work.size_bytes - curve.size_bytes[-1])
+        extra = collectives.ring_allreduce(beyond, work.ranks, 0.0, bandwidth)
+        inside = curve.size_bytes[0] <= work.size_bytes <= curve.size_bytes[-1]
+        return Estimate(
+            seconds=curve(work.size_bytes) * US + extra,
+            spread=link.noise_cv.value,
+            source=Source.MEASURED if inside else Source.SCALED,
+            bound=Bound.LINK,
+            evidence=curve.name,
+        )
+
+    def _algorithm(self, work: AllReduce) -> str:
+        """The stack's algorithm for this message on this fabric."""
+        choice = self._allreduce_choice()
+        limit = self.machine.interconnect.small_message_algorithm_max_bytes.value
+        if choice.small is not None and work.size_bytes <= limit:
+            return choice.small
+        return choice.large
+
+    def _allreduce_choice(self) -> AllReduceChoice:
+        link = self.machine.interconnect
+        for choice in self.machine.stack.allreduce:
+            if link.fabric in choice.fabrics:
+                return choice
+        raise HardwareError(self.machine.stack.name, f"no AllReduce for fabric {link.fabric}")
+
+    def _host(self, work: Copy | HostWork | GraphLaunch | EagerLaunch) -> Estimate:
+        host, dispatch = self.machine.host, self.machine.stack.dispatch
+        match work:
+            case Copy(size_bytes, _):
+                extra = size_bytes / (host.pcie_gb_s.value * GB)
+                return _from_figure(dispatch.copy_latency_us, Bound.HOST, "copy latency", extra)
+            case GraphLaunch(nodes):
+                per_node = dispatch.graph_launch_us_per_node
+                extra = dispatch.graph_launch_fixed_us.value * US
+                return _from_figure(per_node, Bound.HOST, "graph launch", extra, nodes)
+            case EagerLaunch(kernels, collective):
+                each = (
+                    dispatch.eager_collective_launch_us if collective else dispatch.eager_launch_us
+                )
+                return _from_figure(each, Bound.HOST, "eager launch", 0.0, kernels)
+            case HostWork():
+                return self._host_task(work)
+            case _:
+                assert_never(work)
+
+    def _host_task(self, work: HostWork) -> Estimate:
+        host, dispatch = self.machine.host, self.machine.stack.dispatch
+        match work.task:
+            case HostTask.SCHEDULE:
+                return _from_figure(dispatch.schedule_us, Bound.HOST, "scheduling")
+            case HostTask.TREE_DISPATCH:
+                return _from_figure(dispatch.tree_dispatch_us, Bound.HOST, "tree dispatch")
+            case HostTask.SYNCHRONISE:
+                return _from_figure(dispatch.synchronise_us, Bound.HOST, "synchronisation")
+            case HostTask.TREE_BUILD:
+                extra = dispatch.tree_fixed_us.value * US
+                return _from_figure(
+                    host.tree_us_per_node, Bound.HOST, "best-first heap", extra, work.items
+                )
+            case _:
+                assert_never(work.task)
+
+
+def _token_bytes(work: MlaAttention) -> float:
+    """Cached bytes per token and layer."""
+    return work.latent * BITS_PER_VALUE[work.dtype] / 8
+
+
+def _from_figure(
+    figure: Figure, bound: Bound, name: str, extra_seconds: float = 0.0, times: float = 1.0
+) -> Estimate:
+    """``figure (us) * times + extra_seconds`` with the figure's provenance."""
+    return Estimate(
+        seconds=figure.value * times * US + extra_seconds,
+        spread=figure.spread,
+        source=figure.source,
+        bound=bound,
+        evidence=f"{name}: {figure.ref}",
+    )

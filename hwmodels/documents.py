@@ -1,0 +1,211 @@
+"""Strict YAML 1.2 documents: line numbers kept, surprises refused.
+
+``read`` turns a file into plain data plus the line of every key; ``validate``
+turns that data into a frozen pydantic model or says what is wrong and where.
+Refused: duplicate keys, tags, documents that grow beyond ``MAX_NODES`` through
+aliases, and anything nested deeper than ``MAX_DEPTH``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from hwmodels.errors import DocumentError
+
+MAX_NODES = 10_000
+MAX_DEPTH = 40
+MAX_BYTES = 1_000_000
+
+Path_ = tuple[str | int, ...]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """A frozen model that refuses unknown keys, coercion, NaN and infinity."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+@dataclass(frozen=True)
+class Document:
+    """Plain *data* read from *file*, with the file and 1-based line of each key path."""
+
+    file: str
+    data: dict[str, Any]
+    places: dict[Path_, tuple[str, int]] = field(default_factory=dict)
+
+    def place(self, path: Path_) -> tuple[str, int]:
+        """File and line of *path* or of its nearest known ancestor; line 0 for the whole file."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places[path] if path else (self.file, 0)
+
+
+def read(path: Path, error: type[DocumentError] = DocumentError) -> Document:
+    """Read the mapping in the YAML file *path*; raise *error* where it is not one."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise error(str(path), 0, "", f"larger than {MAX_BYTES:,} bytes")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise error(str(path), 0, "", "no such file") from None
+    except UnicodeDecodeError as problem:
+        raise error(str(path), 0, "", f"not UTF-8 text: {problem.reason}") from None
+    except OSError as problem:
+        raise error(str(path), 0, "", problem.strerror or str(problem)) from None
+    return parse(text, str(path), error)
+
+
+def parse(text: str, file: str, error: type[DocumentError] = DocumentError) -> Document:
+    """Parse YAML *text* that came from *file*."""
+    yaml = YAML(typ="safe", pure=True)
+    try:
+        root = yaml.compose(text)
+        if root is None:
+            raise error(file, 0, "", "empty file")
+        if not isinstance(root, MappingNode):
+            raise error(file, root.start_mark.line + 1, "", "expected a mapping of keys to values")
+        builder = _Builder(file, yaml, error)
+        return Document(file, builder.build(root, (), 0), builder.places)
+    except MarkedYAMLError as problem:
+        line = problem.problem_mark.line + 1 if problem.problem_mark else 0
+        raise error(file, line, "", f"not valid YAML: {problem.problem}") from None
+    except (YAMLError, RecursionError, ValueError) as problem:
+        raise error(file, 0, "", f"not valid YAML: {problem}") from None
+
+
+class _Builder:
+    """Walks a node tree once, noting lines and refusing what the module says it refuses."""
+
+    def __init__(self, file: str, yaml: YAML, error: type[DocumentError]) -> None:
+        self.file = file
+        self.yaml = yaml
+        self.error = error
+        self.places: dict[Path_, tuple[str, int]] = {}
+        self.nodes = 0
+
+    def build(self, node: Node, path: Path_, depth: int) -> Any:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise self._fail(node, path, f"more than {MAX_NODES:,} values (aliases that multiply?)")
+        if depth > MAX_DEPTH:
+            raise self._fail(node, path, f"nested deeper than {MAX_DEPTH} levels")
+        self.places.setdefault(path, (self.file, node.start_mark.line + 1))
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path, depth)
+        if isinstance(node, SequenceNode):
+            return [self.build(n, (*path, i), depth + 1) for i, n in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _mapping(self, node: MappingNode, path: Path_, depth: int) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, ScalarNode):
+                raise self._fail(key_node, path, "keys must be plain words")
+            key = str(key_node.value)
+            self.places[(*path, key)] = (self.file, key_node.start_mark.line + 1)
+            if key in result:
+                raise self._fail(key_node, (*path, key), "key given twice")
+            result[key] = self.build(value_node, (*path, key), depth + 1)
+        return result
+
+    def _scalar(self, node: Node, path: Path_) -> Any:
+        if str(node.tag).startswith("!"):
+            raise self._fail(node, path, f"tags such as {node.tag} are not allowed")
+        value = self.yaml.constructor.construct_object(node)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self._fail(node, path, f"must be a finite number, got {node.value}")
+        if not isinstance(value, str | int | float | bool | None):
+            return str(node.value)
+        return value
+
+    def _fail(self, node: Node, path: Path_, problem: str) -> DocumentError:
+        return self.error(self.file, node.start_mark.line + 1, dotted(path), problem)
+
+
+def dotted(path: Path_) -> str:
+    """``("a", 0, "b")`` as ``a[0].b``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def validate(
+    document: Document, model: type[Model], error: type[DocumentError] = DocumentError
+) -> Model:
+    """Build *model* from *document*; the first problem becomes one *error*."""
+    try:
+        return model.model_validate_json(json.dumps(document.data), strict=True)
+    except ValidationError as problem:
+        raise _translate(document, model, problem, error) from None
+
+
+def _translate(
+    document: Document, model: type[BaseModel], problem: ValidationError, error: type[DocumentError]
+) -> DocumentError:
+    first = problem.errors(include_url=False)[0]
+    path = tuple(first["loc"])
+    where = (*document.place(path), dotted(path))
+    kind = first["type"]
+    if kind == "extra_forbidden":
+        known = known_keys(model, path[:-1])
+        return error(*where, f"unknown key{did_you_mean(str(path[-1]), known)}")
+    if kind == "missing":
+        return error(*where, "missing, and it has no default")
+    if kind == "value_error":
+        return error(*where, str(first["ctx"]["error"]))
+    wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    hint = did_you_mean_choice(first)
+    return error(*where, f"expected {wanted}, got {json.dumps(first['input'])}{hint}")
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """``, did you mean 'budget'?`` for the nearest of *known*, else the list of them."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if near:
+        return f", did you mean '{near[0]}'?"
+    return f" (known: {', '.join(sorted(known))})" if known else ""
+
+
+def did_you_mean_choice(problem: Any) -> str:
+    """The nearest of an enum's values to a wrong one."""
+    if problem["type"] != "enum" or not isinstance(problem["input"], str):
+        return ""
+    choices = [c.strip(" '") for c in problem["ctx"]["expected"].replace(" or ", ", ").split(",")]
+    near = difflib.get_close_matches(problem["input"], choices, n=1, cutoff=0.5)
+    return f", did you mean '{near[0]}'?" if near else ""
+
+
+def known_keys(model: type[BaseModel], path: Path_) -> list[str]:
+    """The keys that *model* allows at *path*."""
+    current: Any = model
+    for part in path:
+        if isinstance(part, int):
+            continue
+        current = _submodel(current.model_fields[part].annotation)
+        if current is None:
+            return []
+    return list(current.model_fields)
+
+
+def _submodel(annotation: Any) -> Any:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _submodel(argument)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,54 @@
+"""A cost with its provenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+NS_PER_SECOND = 1_000_000_000
+
+
+class Source(Enum):
+    """Where a figure comes from, best first."""
+
+    MEASURED = "measured"
+    FITTED = "fitted"
+    SCALED = "scaled"
+    DATASHEET = "datasheet"
+    ASSUMED = "assumed"
+
+
+class Bound(Enum):
+    """What limits the work."""
+
+    MEMORY = "memory"
+    COMPUTE = "compute"
+    LATENCY = "latency"
+    LINK = "link"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """*seconds* that a piece of work takes, with relative one-sigma *spread* of that figure.
+
+    *spread* is what is not known about the mean (fit error, assumption), not the
+    noise of single executions. *evidence* names the table, fit or figure used.
+    """
+
+    seconds: float
+    spread: float
+    source: Source
+    bound: Bound
+    evidence: str
+
+    def __post_init__(self) -> None:
+        if not self.seconds >= 0 or self.seconds == float("inf"):
+            raise ValueError(f"seconds must be finite and >= 0, got {self.seconds}")
+        if not self.spread >= 0:
+            raise ValueError(f"spread must be >= 0, got {self.spread}")
+
+    @property
+    def ns(self) -> int:
+        """The time in whole nanoseconds."""
+        return round(self.seconds * NS_PER_SECOND)

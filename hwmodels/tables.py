@@ -1,0 +1,227 @@
+"""Measured latency tables: loading, monotone smoothing, log-log interpolation.
+
+All latencies are microseconds as published; repeats of one point are averaged.
+GEMM and attention tables are made monotone in every size (see ``monotone``),
+because single published means carry noise that would put false optima into
+sweeps; the AllReduce table is not, because algorithm switches are real.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import RegularGridInterpolator
+
+from hwmodels.catalog import TABLES, Selector
+from hwmodels.errors import HardwareError
+from hwmodels.fits import AffineFit, affine_fit
+from hwmodels.work import DType
+
+Array = NDArray[np.float64]
+
+WARM_ROWS_MAX_TOKENS = 4
+"""Expert rows up to this many tokens may be served from L2 (repeated weights in one graph)."""
+GLITCH_FACTOR = 20.0
+"""A cell this many times its neighbours is a broken measurement."""
+
+
+@cache
+def rows(name: str) -> tuple[dict[str, str], ...]:
+    """The rows of the table *name* (a file under ``hwmodels/data/tables``)."""
+    return read_rows(TABLES / f"{name}.csv")
+
+
+def read_rows(path: Path) -> tuple[dict[str, str], ...]:
+    """The rows of a CSV file."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return tuple(csv.DictReader(file))
+
+
+def monotone(values: Array) -> Array:
+    """The geometric middle of the largest minorant and smallest majorant that rise along every axis.
+
+    Equal to *values* where they already rise; any shape.
+    """
+    upper, lower = values.copy(), values.copy()
+    for axis in range(values.ndim):
+        upper = np.maximum.accumulate(upper, axis=axis)
+        lower = np.flip(np.minimum.accumulate(np.flip(lower, axis), axis=axis), axis)
+    return np.sqrt(upper * lower)
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Latencies on a full grid, interpolated linearly in the logarithms of sizes and time."""
+
+    name: str
+    axes: tuple[Array, ...]
+    latency_us: Array
+    smoothing: float
+    """Median relative change that making the table monotone brought."""
+    source: str
+
+    def __call__(self, *sizes: float) -> float:
+        """The latency in us at *sizes*, each clamped to its measured range."""
+        return float(np.exp(self._interpolate(np.log(self.clamp(*sizes)))[0]))
+
+    @cached_property
+    def _interpolate(self) -> RegularGridInterpolator:
+        return RegularGridInterpolator(
+            [np.log(axis) for axis in self.axes], np.log(self.latency_us)
+        )
+
+    def clamp(self, *sizes: float) -> list[float]:
+        """*sizes* moved to the nearest measured ones where they lie outside."""
+        return [
+            float(np.clip(size, axis[0], axis[-1]))
+            for size, axis in zip(sizes, self.axes, strict=True)
+        ]
+
+    def covers(self, *sizes: float) -> bool:
+        """True where no size lies above the measured range."""
+        return all(size <= axis[-1] for size, axis in zip(sizes, self.axes, strict=True))
+
+
+def _grid(name: str, points: dict[tuple[float, ...], list[float]], source: str) -> Grid:
+    """A Grid from *points*; HardwareError where a cell is missing."""
+    axes = tuple(np.array(sorted(set(axis))) for axis in zip(*points, strict=True))
+    shape = tuple(len(axis) for axis in axes)
+    if len(points) != int(np.prod(shape)):
+        raise HardwareError(name, f"the table has {len(points)} of {int(np.prod(shape))} cells")
+    raw = np.empty(shape)
+    for key, values in points.items():
+        index = tuple(int(np.searchsorted(axis, k)) for axis, k in zip(axes, key, strict=True))
+        raw[index] = np.mean(values)
+    smooth = monotone(_without_glitches(raw))
+    return Grid(name, axes, smooth, float(np.median(np.abs(smooth / raw - 1))), source)
+
+
+def _without_glitches(values: Array) -> Array:
+    """Replace cells that tower over both neighbours along the last axis by their mean."""
+    padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(1, 1)], mode="edge")
+    neighbours = (padded[..., :-2] + padded[..., 2:]) / 2
+    return np.where(values > GLITCH_FACTOR * neighbours, neighbours, values)
+
+
+@cache
+def gemm(gpu: str, dtype: DType) -> Grid:
+    """Dense GEMM latency over (n, k, m) for one rank's weight slice."""
+    points: dict[tuple[float, ...], list[float]] = defaultdict(list)
+    source = ""
+    for row in rows("gemm"):
+        if row["gpu"] == gpu and row["dtype"] == dtype.value:
+            source = f"{row['framework']} {row['version']} {row['kernel']}"
+            for column, value in row.items():
+                if column.startswith("m") and column.endswith("_us"):
+                    key = (float(row["n"]), float(row["k"]), float(column[1:-3]))
+                    points[key].append(float(value))
+    if not points:
+        raise HardwareError(gpu, f"no measured {dtype.value} GEMM table")
+    return _grid(f"gemm.csv {gpu} {dtype.value}", points, source)
+
+
+@cache
+def mla_decode(gpu: str, kernel: Selector, heads: int, dtype: DType) -> Grid:
+    """MLA decode latency over (batch, context), one query per request."""
+    points: dict[tuple[float, ...], list[float]] = defaultdict(list)
+    for row in rows("mla_decode"):
+        if _matches(row, gpu, kernel, heads=str(heads), kv_dtype=dtype.value):
+            for column, value in row.items():
+                if column.startswith("ctx"):
+                    key = (float(row["batch"]), float(column[3:-3]))
+                    points[key].append(float(value))
+    if not points:
+        wanted = f"{kernel.framework} {kernel.version} {kernel.kernel}"
+        raise HardwareError(
+            gpu, f"no MLA table for {wanted}, {heads} heads per rank, {dtype.value} KV cache"
+        )
+    name = f"mla_decode.csv {gpu} {kernel.kernel} {heads} heads {dtype.value}"
+    return _grid(name, points, f"{kernel.framework} {kernel.version}")
+
+
+def _matches(row: dict[str, str], gpu: str, kernel: Selector, **wanted: str) -> bool:
+    return (
+        row["gpu"] == gpu
+        and row["framework"] == kernel.framework
+        and row["version"] == kernel.version
+        and row["kernel"] == kernel.kernel
+        and all(row[column] == value for column, value in wanted.items())
+    )
+
+
+@dataclass(frozen=True)
+class ExpertsLine:
+    """Expert-layer time as a line in the experts touched, and what small batches cannot undercut."""
+
+    fit: AffineFit
+    """us against distinct experts, from balanced rows that read DRAM."""
+    warm_tokens: Array
+    warm_us: Array
+    """Rows of few tokens, possibly L2-warm: lower bounds."""
+    name: str
+
+    def __call__(self, touched: float, tokens: float) -> float:
+        """us for *tokens* that reach *touched* distinct experts."""
+        bound = float(np.interp(min(tokens, touched), self.warm_tokens, self.warm_us))
+        return max(self.fit(touched), bound)
+
+
+@cache
+def experts(gpu: str, kernel: Selector, dtype: DType, count: int, ranks: int) -> ExpertsLine:
+    """The fitted expert line of *kernel* for *count* experts sliced over *ranks* (us).
+
+    Balanced rows give every token experts of its own, so U = min(count, 8 * tokens);
+    the fit uses those between the L2-warm ones and saturation.
+    """
+    points: dict[int, list[float]] = defaultdict(list)
+    for row in rows("experts"):
+        if _matches(row, gpu, kernel, dtype=dtype.value, experts=str(count), moe_tp=str(ranks)):
+            if row["routing"] == "balanced":
+                points[int(row["tokens"])].append(float(row["latency_us"]))
+    name = f"experts.csv {gpu} {kernel.framework} {kernel.version} {kernel.kernel} {dtype.value}"
+    if not points:
+        raise HardwareError(gpu, f"no expert rows: {name}, {count} experts over {ranks} ranks")
+    mean = {tokens: float(np.mean(values)) for tokens, values in sorted(points.items())}
+    cold = [t for t in mean if WARM_ROWS_MAX_TOKENS < t <= count // 8]
+    warm = [t for t in mean if t <= WARM_ROWS_MAX_TOKENS]
+    fit = affine_fit([8.0 * t for t in cold], [mean[t] for t in cold])
+    warm_us = np.maximum.accumulate([mean[t] for t in warm])
+    return ExpertsLine(fit, np.array(warm, dtype=float), warm_us, name)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """AllReduce latency by message size, interpolated linearly in both logarithms."""
+
+    name: str
+    size_bytes: Array
+    latency_us: Array
+
+    def __call__(self, size_bytes: float) -> float:
+        """us for *size_bytes*, held constant outside the measured sizes."""
+        return float(np.exp(np.interp(np.log(size_bytes), np.log(self.size_bytes), np.log(self.latency_us))))
+
+
+@cache
+def allreduce(fabric: str, gpu: str, ranks: int, algorithm: str) -> Curve | None:
+    """The AllReduce curve of *algorithm*; rows of *gpu* where there are any, else of the fabric.
+
+    None where nothing was measured for this many ranks.
+    """
+    found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows("allreduce"):
+        if (row["fabric"], row["ranks"], row["algorithm"]) == (fabric, str(ranks), algorithm):
+            found[row["gpu"]][int(row["message_bytes"])].append(float(row["latency_us"]))
+    if not found:
+        return None
+    measured_on = gpu if gpu in found else next(iter(found))
+    sizes = sorted(found[measured_on])
+    latency = [float(np.mean(found[measured_on][size])) for size in sizes]
+    name = f"allreduce.csv {fabric} {measured_on} {algorithm} x{ranks}"
+    return Curve(name, np.array(sizes, dtype=float), np.array(latency))

@@ -1,0 +1,139 @@
+"""How many tokens each step commits.
+
+The acceptance length L counts the target's own token: 1 <= L <= cap, where cap is
+min(block, budget + 1). A *hazard* h_d is the chance that draft position d is
+accepted once all before it were; P(L > d) = h_1 ... h_d. Variation between requests
+shifts the log-odds of the hazards; correlation between steps comes from an AR(1)
+Gaussian latent pushed through the inverse distribution, so each step's own
+distribution is untouched by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from sim.graph import IntArray
+from sim.scenario import Scenario
+
+Array = NDArray[np.float64]
+
+QUADRATURE_NODES = 41
+"""Gauss-Hermite nodes for means over requests; exact far beyond float precision for these integrands."""
+
+
+@dataclass(frozen=True)
+class AcceptanceModel:
+    """Draws acceptance lengths from *hazards* (one per draft position, cap - 1 of them)."""
+
+    hazards: tuple[float, ...]
+    request_sd: float = 0.0
+    step_correlation: float = 0.0
+    decay_per_1k_context: float = 0.0
+
+    @property
+    def cap(self) -> int:
+        """The longest length."""
+        return len(self.hazards) + 1
+
+    def mean_length(self) -> float:
+        """E[L] over requests, at the context where decoding begins."""
+        nodes, weights = _request_quadrature(self.request_sd)
+        survival = _survival(_logits(self.hazards)[None, :] + nodes[:, None])
+        return float(1.0 + weights @ survival.sum(axis=1))
+
+    def distribution(self) -> Array:
+        """P(L = 1 ... cap) over requests, at the context where decoding begins."""
+        nodes, weights = _request_quadrature(self.request_sd)
+        survival = _survival(_logits(self.hazards)[None, :] + nodes[:, None])
+        ones, zeros = np.ones((len(nodes), 1)), np.zeros((len(nodes), 1))
+        at_least = np.hstack([ones, survival, zeros])
+        return np.asarray(weights @ (at_least[:, :-1] - at_least[:, 1:]))
+
+    def draw(self, generator: np.random.Generator, output_tokens: int) -> IntArray:
+        """Lengths of one request's steps until their sum reaches *output_tokens* (at least 1)."""
+        offset = self.request_sd * generator.standard_normal()
+        base = _logits(self.hazards) + offset
+        latent = generator.standard_normal()
+        lengths: list[int] = []
+        committed = 0
+        while committed < output_tokens:
+            logits = base - self.decay_per_1k_context * committed / 1000.0
+            length = _invert(_survival(logits), float(special.ndtr(latent)))
+            lengths.append(length)
+            committed += length
+            latent = self._next(latent, generator.standard_normal())
+        return np.array(lengths, dtype=np.int64)
+
+    def _next(self, latent: float, innovation: float) -> float:
+        correlation = self.step_correlation
+        return correlation * latent + float(np.sqrt(1.0 - correlation**2)) * innovation
+
+
+def _logits(hazards: tuple[float, ...]) -> Array:
+    """Log-odds; hazards of exactly 0 and 1 stay so under any finite shift."""
+    return np.asarray(special.logit(np.array(hazards, dtype=float)))
+
+
+def _survival(logits: Array) -> Array:
+    """P(L > d) for d = 1 ... along the last axis."""
+    return np.asarray(np.cumprod(special.expit(logits), axis=-1))
+
+
+def _invert(survival: Array, uniform: float) -> int:
+    """The length whose cumulative probability first exceeds *uniform*: long ones for high values."""
+    return 1 + int(np.count_nonzero(survival > 1.0 - uniform))
+
+
+def _request_quadrature(request_sd: float) -> tuple[Array, Array]:
+    """Nodes and weights of the normal distribution of request offsets."""
+    if request_sd == 0:
+        return np.zeros(1), np.ones(1)
+    nodes, weights = special.roots_hermitenorm(QUADRATURE_NODES)
+    return request_sd * nodes, weights / weights.sum()
+
+
+def solve_constant_hazard(mean_length: float, cap: int, request_sd: float = 0.0) -> float:
+    """The constant hazard whose E[L] is *mean_length*, for 1 <= mean_length <= cap."""
+    if not 1 <= mean_length <= cap:
+        raise ValueError(f"mean_length must lie in [1, {cap}], got {mean_length}")
+    if mean_length == 1:
+        return 0.0
+    if mean_length == cap:
+        return 1.0
+
+    def excess(logit: float) -> float:
+        hazard = float(special.expit(logit))
+        return AcceptanceModel((hazard,) * (cap - 1), request_sd).mean_length() - mean_length
+
+    return float(special.expit(optimize.brentq(excess, -40.0, 40.0, xtol=1e-12)))
+
+
+def hazards_from_rates(rates: tuple[float, ...]) -> tuple[float, ...]:
+    """Hazards from unconditional rates; a position after a rate of 0 is never reached."""
+    before = (1.0, *rates[:-1])
+    return tuple(rate / prior if prior > 0 else 0.0 for rate, prior in zip(rates, before, strict=True))
+
+
+def acceptance_model(scenario: Scenario, mean_length: float | None = None) -> AcceptanceModel:
+    """The model that *scenario* asks for; *mean_length* replaces the one it names."""
+    given, cap = scenario.acceptance, scenario.max_acceptance_length
+    if cap == 1:
+        return AcceptanceModel(())
+    if given.length is not None:
+        return AcceptanceModel((1.0,) * (given.length - 1) + (0.0,) * (cap - given.length))
+    target = mean_length if mean_length is not None else given.mean_length
+    if target is not None:
+        hazards = (solve_constant_hazard(target, cap, given.request_sd),) * (cap - 1)
+    elif given.rates is not None:
+        hazards = hazards_from_rates(given.rates)[: cap - 1]
+    else:
+        vector = given.hazard_vector
+        assert vector is not None
+        hazards = vector * (cap - 1) if isinstance(given.hazard, float) else vector[: cap - 1]
+    return AcceptanceModel(
+        hazards, given.request_sd, given.step_correlation, given.decay_per_1k_context
+    )

@@ -1,0 +1,349 @@
+"""What a scenario file may say, and how it is loaded.
+
+A scenario is strict: unknown keys, wrong types, NaN and impossible combinations
+are refused with file, line and key. ``extends:`` starts from another file and
+changes a few lines; ``--set key=value`` edits the same mapping before validation.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from hwmodels import catalog
+from hwmodels.catalog import Kind
+from hwmodels.documents import Document, Path_, Strict, dotted, parse, read, validate
+from hwmodels.work import DType
+from sim.errors import ScenarioError
+
+MAX_BUDGET = 4096
+MAX_BLOCK = 256
+MAX_CONTEXT = 1_000_000
+
+
+class TreeBuilder(Enum):
+    """Where the draft tree is built."""
+
+    HOST = "host"
+    GPU = "gpu"
+
+
+class CaptureLimit(Enum):
+    """Whether the stack's limit on captured graph sizes holds."""
+
+    KEPT = "kept"
+    LIFTED = "lifted"
+
+
+class Drafting(Strict):
+    """The drafter and its block."""
+
+    model: str = "kimi_dflash"
+    """Catalog name of the drafter."""
+    block: int = Field(ge=0, le=MAX_BLOCK)
+    """Positions per draft pass, the known first token included; 0 or 1 drafts nothing."""
+
+
+class Tree(Strict):
+    """The draft tree that one pass verifies."""
+
+    budget: int = Field(ge=0, le=MAX_BUDGET)
+    """Tree nodes without the root; a verify pass has budget + 1 tokens. 0 is plain decoding."""
+    builder: TreeBuilder = TreeBuilder.HOST
+
+
+class Acceptance(Strict):
+    """How many tokens a step commits (acceptance length, the target's own token included).
+
+    Give exactly one of `length`, `rates`, `hazard`, `mean_length`.
+    """
+
+    length: int | None = Field(default=None, ge=1)
+    """The same length every step."""
+    rates: tuple[float, ...] | None = None
+    """Unconditional acceptance rate of each drafted position, as vLLM prints them."""
+    hazard: float | tuple[float, ...] | None = None
+    """Chance that a position is accepted once all before it are; one value or one per position."""
+    mean_length: float | None = Field(default=None, ge=1)
+    """Solve for the constant hazard that gives this mean."""
+    mean_length_range: tuple[float, float] | None = None
+    """What is not known about the mean: the report shows both ends."""
+    request_sd: float = Field(default=0.0, ge=0, le=5)
+    """Variation between requests: standard deviation of the hazard's log-odds."""
+    step_correlation: float = Field(default=0.0, ge=0, lt=1)
+    """Correlation of neighbouring steps inside a request (Gaussian copula)."""
+    decay_per_1k_context: float = Field(default=0.0, ge=0, le=5)
+    """How far the hazard's log-odds fall per 1,000 tokens decoded beyond the start."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = ("length", "rates", "hazard", "mean_length")
+        given = [kind for kind in kinds if getattr(self, kind) is not None]
+        if len(given) != 1:
+            have = " and ".join(given) or "none"
+            raise ValueError(f"give exactly one of {', '.join(kinds)}; got {have}")
+        if self.mean_length_range is not None:
+            self._check_range(self.mean_length_range)
+        if self.length is not None and (
+            self.request_sd or self.step_correlation or self.decay_per_1k_context
+        ):
+            raise ValueError("a fixed length cannot vary: request_sd, step_correlation and decay need a hazard")
+        for name, values in (("rates", self.rates), ("hazard", self.hazard_vector)):
+            if values is not None and not all(0 <= value <= 1 for value in values):
+                raise ValueError(f"{name} must lie in [0, 1], got {list(values)}")
+        if self.rates is not None and any(b > a for a, b in zip(self.rates, self.rates[1:], strict=False)):
+            raise ValueError(
+                f"unconditional rates cannot rise, got {list(self.rates)}; conditional ones go into hazard"
+            )
+        return self
+
+    def _check_range(self, ends: tuple[float, float]) -> None:
+        if self.mean_length is None:
+            raise ValueError("mean_length_range goes with mean_length")
+        if not 1 <= ends[0] <= self.mean_length <= ends[1]:
+            raise ValueError(
+                f"mean_length_range {list(ends)} must hold mean_length {self.mean_length} and start at 1 or more"
+            )
+
+    @property
+    def hazard_vector(self) -> tuple[float, ...] | None:
+        """The hazards as a tuple, one value where it is constant."""
+        return (self.hazard,) if isinstance(self.hazard, float) else self.hazard
+
+
+class Experts(Strict):
+    """The routed experts."""
+
+    kernel: str | None = None
+    """Expert kernel to use where the stack knows several (marlin, trtllm_gen, cutlass)."""
+    routing_correlation: float = Field(default=0.0, ge=0, le=0.45)
+    """How alike the tokens of one verify pass route (rho); 0 is independent, 0.44 the highest published."""
+
+
+class KvCache(Strict):
+    """The attention cache."""
+
+    dtype: DType = DType.BF16
+    run_tokens: int = Field(default=MAX_CONTEXT, ge=1, le=MAX_CONTEXT)
+    """Cached tokens that lie contiguously in memory; small values are a fragmented cache."""
+
+    @model_validator(mode="after")
+    def _cache_type(self) -> Self:
+        if self.dtype not in (DType.BF16, DType.FP8):
+            raise ValueError(f"the cache is bfloat16 or fp8, not {self.dtype.value}")
+        return self
+
+
+class Load(Strict):
+    """The requests: concurrency 1, one after another."""
+
+    context_tokens: int = Field(ge=1, le=MAX_CONTEXT)
+    """Tokens in the cache when decoding begins."""
+    output_tokens: int = Field(default=512, ge=1, le=1_000_000)
+    """A run decodes until it has committed at least this many tokens."""
+    concurrency: int = Field(default=1, ge=1, le=512)
+    """Requests decoded in lock-step; with a tree only 1 is modelled."""
+
+
+class Anchor(Strict):
+    """A published measurement or claim to set beside the prediction. Never an input."""
+
+    tok_s: float | None = Field(default=None, gt=0)
+    tok_s_range: tuple[float, float] | None = None
+    """A claimed range, where the source gives no single figure."""
+    acceptance_length: float | None = Field(default=None, ge=1)
+    source: str = Field(min_length=3)
+
+    @model_validator(mode="after")
+    def _some_figure(self) -> Self:
+        if (self.tok_s is None) == (self.tok_s_range is None):
+            raise ValueError("give tok_s or tok_s_range")
+        if self.tok_s_range and not 0 < self.tok_s_range[0] <= self.tok_s_range[1]:
+            raise ValueError(f"tok_s_range must rise from above 0, got {list(self.tok_s_range)}")
+        return self
+
+    @property
+    def published_tok_s(self) -> float:
+        """The published figure; the middle of a range."""
+        if self.tok_s is not None:
+            return self.tok_s
+        assert self.tok_s_range is not None
+        return sum(self.tok_s_range) / 2
+
+
+class Scenario(Strict):
+    """One question to the simulator: machine, model, drafter, tree, acceptance and load."""
+
+    question: str = Field(min_length=10)
+    """The question this scenario answers, in one sentence."""
+    model: str = "kimi_k2_6"
+    gpu: str
+    gpus: int = Field(default=8, ge=1, le=8)
+    """Tensor-parallel ranks."""
+    interconnect: str
+    host: str
+    stack: str
+    drafter: Drafting
+    tree: Tree
+    acceptance: Acceptance
+    load: Load
+    kv: KvCache = KvCache()
+    experts: Experts = Experts()
+    capture_limit: CaptureLimit = CaptureLimit.KEPT
+    assumptions: tuple[str, ...] = ()
+    """What this scenario takes for granted; the report repeats it."""
+    anchor: Anchor | None = None
+    runs: int = Field(default=32, ge=1, le=1_000_000)
+    seed: int = Field(default=1, ge=0, le=2**63 - 1)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        cap = self.max_acceptance_length
+        asked = self._asked_length()
+        if asked > cap + 1e-9:
+            why = f"block {self.drafter.block}, budget {self.tree.budget}"
+            raise ValueError(f"acceptance asks for {asked:g} tokens per step, but {why} allow at most {cap}")
+        positions = len(self.acceptance.rates or self.acceptance.hazard_vector or ())
+        constant = isinstance(self.acceptance.hazard, float)
+        if positions and not constant and not self.is_plain and positions != self.drafter.block - 1:
+            raise ValueError(
+                f"acceptance has {positions} positions for a block of {self.drafter.block}"
+                f" (needs {self.drafter.block - 1})"
+            )
+        if self.load.concurrency > 1 and not self.is_plain:
+            raise ValueError("load.concurrency above 1 is modelled for plain decoding only (tree.budget: 0)")
+        if self.gpus not in (1, 2, 4, 8):
+            raise ValueError(f"gpus must be 1, 2, 4 or 8, got {self.gpus}")
+        return self
+
+    def _asked_length(self) -> float:
+        given = self.acceptance
+        top = given.mean_length_range[1] if given.mean_length_range else given.mean_length
+        return max(given.length or 1, top or 1)
+
+    @property
+    def is_plain(self) -> bool:
+        """True where nothing is drafted: plain decoding."""
+        return self.tree.budget == 0 or self.drafter.block <= 1
+
+    @property
+    def max_acceptance_length(self) -> int:
+        """The most tokens that one step can commit."""
+        return 1 if self.is_plain else min(self.drafter.block, self.tree.budget + 1)
+
+    @property
+    def verify_tokens(self) -> int:
+        """Tokens of one request in one verify pass (M), the root included."""
+        return 1 if self.is_plain else self.tree.budget + 1
+
+
+CATALOG_KEYS: dict[Path_, Kind] = {
+    ("model",): Kind.MODEL,
+    ("gpu",): Kind.GPU,
+    ("interconnect",): Kind.INTERCONNECT,
+    ("host",): Kind.HOST,
+    ("stack",): Kind.STACK,
+    ("drafter", "model"): Kind.DRAFTER,
+}
+
+
+def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
+    """The Scenario in *path* with *overrides* (``"tree.budget=16"``) applied; ScenarioError if wrong."""
+    document = _resolve(path, ())
+    for override in overrides:
+        document = _override(document, override)
+    return build(document)
+
+
+def build(document: Document) -> Scenario:
+    """Validate *document* and check that the catalog knows every name in it."""
+    scenario = validate(document, Scenario, ScenarioError)
+    for key, kind in CATALOG_KEYS.items():
+        name = scenario.drafter.model if key[0] == "drafter" else getattr(scenario, str(key[0]))
+        if not name.endswith(".yaml") and name not in catalog.names(kind):
+            raise ScenarioError(*document.place(key), dotted(key), catalog.unknown_name(kind, name))
+    return scenario
+
+
+def _resolve(path: Path, seen: tuple[Path, ...]) -> Document:
+    """Read *path* and lay it over the file it extends, if any."""
+    document = read(path, ScenarioError)
+    base_name = document.data.pop("extends", None)
+    if base_name is None:
+        return document
+    _, line = document.place(("extends",))
+    if not isinstance(base_name, str):
+        raise ScenarioError(str(path), line, "extends", f"expected a file name, got {base_name!r}")
+    base_path = (path.parent / base_name).resolve()
+    chain = (*seen, path.resolve())
+    if base_path in chain:
+        names = " -> ".join(p.name for p in (*chain, base_path))
+        raise ScenarioError(str(path), line, "extends", f"goes in a circle: {names}")
+    if not base_path.is_file():
+        raise ScenarioError(str(path), line, "extends", f"no such file: {base_name}")
+    base = _resolve(base_path, chain)
+    merged = _merge(base.data, document.data)
+    return Document(str(path), merged, {**base.places, **document.places})
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """*over* laid on *base*: mappings merge key by key, anything else replaces.
+
+    A key set to null takes the base's value away. An acceptance of another kind
+    replaces the base's kind instead of standing beside it.
+    """
+    merged = dict(base)
+    for key, value in over.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = _merge(_without_rival_kinds(merged[key], value), value)
+        else:
+            merged[key] = value
+    return merged
+
+
+ACCEPTANCE_KINDS = frozenset({"length", "rates", "hazard", "mean_length"})
+
+
+def _without_rival_kinds(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    if not ACCEPTANCE_KINDS & over.keys():
+        return base
+    return {k: v for k, v in base.items() if k not in ACCEPTANCE_KINDS | {"mean_length_range"}}
+
+
+def _override(document: Document, text: str) -> Document:
+    """Apply one ``key=value`` to *document*; the value is read as YAML."""
+    key, equals, raw = text.partition("=")
+    place = f"--set {text}"
+    if not equals or not key.strip():
+        raise ScenarioError(place, 0, "", "expected key=value, such as tree.budget=16")
+    parsed = parse(f"value: {raw}", place, ScenarioError).data["value"]
+    parts = key.strip().split(".")
+    nested: Any = parsed
+    for part in reversed(parts):
+        nested = {part: nested}
+    path = tuple(parts)
+    places = {p: where for p, where in document.places.items() if p[: len(path)] != path}
+    return Document(document.file, _merge(document.data, nested), {**places, path: (place, 0)})
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a scenario file, catalog names included, for editors."""
+    whole = Scenario.model_json_schema()
+    whole["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    whole["title"] = "specdec-sim scenario"
+    whole["properties"]["extends"] = {
+        "type": "string",
+        "description": "Another scenario file; this one changes what it repeats.",
+    }
+    for key, kind in CATALOG_KEYS.items():
+        owner = whole["$defs"]["Drafting"] if key[0] == "drafter" else whole
+        owner["properties"][str(key[-1])]["examples"] = catalog.names(kind)
+    # A file that extends another may leave out what it inherits.
+    whole["anyOf"] = [{"required": ["extends"]}, {"required": whole.pop("required")}]
+    return whole
+

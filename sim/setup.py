@@ -1,0 +1,76 @@
+"""A scenario with its catalog entries looked up: what everything else works from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from hwmodels import catalog
+from hwmodels.catalog import Drafter, TargetModel
+from hwmodels.cost import CostModel, Machine
+from sim.scenario import CaptureLimit, Scenario
+
+
+class LaunchMode(Enum):
+    """How the kernels of a forward pass reach the GPU."""
+
+    GRAPH = "graph"
+    EAGER = "eager"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """*scenario* with its *model*, *drafter* and *machine*."""
+
+    scenario: Scenario
+    model: TargetModel
+    drafter: Drafter
+    machine: Machine
+
+    @cached_property
+    def costs(self) -> CostModel:
+        """The cost model of the machine."""
+        return CostModel(self.machine)
+
+    @cached_property
+    def launch_limit(self) -> catalog.CaptureLimit | None:
+        """The capture limit that this scenario's tree breaks, whether it is kept or lifted."""
+        if self.scenario.is_plain:
+            return None
+        for limit in self.machine.stack.dispatch.capture_limits:
+            if limit.compute_capability == self.machine.gpu.compute_capability:
+                if self.scenario.tree.budget > limit.max_tree_budget:
+                    return limit
+        return None
+
+    @property
+    def verify_launch(self) -> LaunchMode:
+        """Eager where the stack has no graphs or cannot capture this tree."""
+        broken = self.launch_limit is not None
+        if broken and self.scenario.capture_limit is CaptureLimit.KEPT:
+            return LaunchMode.EAGER
+        return self.draft_launch
+
+    @property
+    def draft_launch(self) -> LaunchMode:
+        """How the drafter is launched: its size does not depend on the budget."""
+        return LaunchMode.GRAPH if self.machine.stack.dispatch.graphs else LaunchMode.EAGER
+
+
+def resolve(scenario: Scenario) -> Setup:
+    """Look up everything *scenario* names; DocumentError or HardwareError where that fails."""
+    machine = Machine(
+        gpu=catalog.gpu(scenario.gpu),
+        ranks=scenario.gpus,
+        interconnect=catalog.interconnect(scenario.interconnect),
+        host=catalog.host(scenario.host),
+        stack=catalog.stack(scenario.stack),
+        expert_kernel=scenario.experts.kernel,
+    )
+    return Setup(
+        scenario=scenario,
+        model=catalog.target_model(scenario.model),
+        drafter=catalog.drafter(scenario.drafter.model),
+        machine=machine,
+    )

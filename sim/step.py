@@ -1,0 +1,265 @@
+"""One decode step as a step graph: schedule, draft, copy back, tree, dispatch, verify, accept.
+
+The whole model of a step is ``tree_step`` and ``plain_step``; the kernels of the
+two forward passes are in ``sim.kernels``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hwmodels.roofline import ACTIVATION_BYTES
+from hwmodels.work import (
+    AllGather,
+    AllReduce,
+    Copy,
+    CopyDirection,
+    EagerLaunch,
+    Elementwise,
+    GpuKernel,
+    GpuTask,
+    GraphLaunch,
+    HostTask,
+    HostWork,
+    Work,
+)
+from sim.graph import Component, GraphBuilder, Lane, Phase, StepGraph
+from sim.kernels import Kernel, Stream, VerifyShape, draft_pass, verify_pass
+from sim.scenario import TreeBuilder
+from sim.setup import LaunchMode, Setup
+
+PYTHON = Lane("host", "python")
+TREE = Lane("host", "tree0")
+RANK_0_COPY = Lane("gpu0", "copy")
+TOP_K_ENTRY_BYTES = 8
+"""A log-probability and a token id."""
+POSITION_BYTES = 8
+
+
+def decode_step(setup: Setup) -> StepGraph:
+    """The step graph of *setup*, with attention over the context where decoding begins.
+
+    The structure is the same for every step of a run; only durations change.
+    """
+    return _plain_step(setup) if setup.scenario.is_plain else _tree_step(setup)
+
+
+def _tree_step(setup: Setup) -> StepGraph:
+    """Draft a block, build the tree, verify it in one pass, accept, and only then go on."""
+    step = _Step(setup)
+    scenario = setup.scenario
+    shape = VerifyShape(1, scenario.verify_tokens, scenario.load.context_tokens)
+    block = scenario.drafter.block
+
+    scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
+    draft = draft_pass(setup, block, shape.context)
+    step.forward(Phase.DRAFT, draft, setup.draft_launch, launch_after=[scheduled])
+    tree_ready, mask_ready = _build_tree(step)
+    verify = verify_pass(setup, shape)
+    step.forward(Phase.VERIFY, verify, setup.verify_launch, tree_ready, kernels_after=mask_ready)
+    _accept(step, shape.tokens)
+    return step.builder.build()
+
+
+def _build_tree(step: _Step) -> tuple[list[int], list[int]]:
+    """Top-k and tree. Returns what the verify launch and what its first kernels wait for.
+
+    On the GPU the host has no part in it: the verify pass may be launched at once,
+    and its kernels queue behind the tree kernel.
+    """
+    scenario = step.setup.scenario
+    positions, budget = scenario.drafter.block - 1, scenario.tree.budget
+    candidates = positions * min(budget, step.setup.model.vocab) * TOP_K_ENTRY_BYTES
+    dispatched = step.host(Phase.COPY_BACK, Component.LAUNCH, HostTask.TREE_DISPATCH)
+    top_k = GpuKernel(GpuTask.TOP_K, positions)
+    step.per_rank(Phase.COPY_BACK, Component.TREE, top_k, [dispatched])
+    gathered = step.collective(
+        Phase.COPY_BACK, Component.TREE, AllGather(candidates * step.ranks, step.ranks)
+    )
+    if scenario.tree.builder is TreeBuilder.GPU:
+        step.per_rank(Phase.TREE, Component.TREE, GpuKernel(GpuTask.TREE_BUILD, budget))
+        return [], []
+    copied = step.copy(Phase.COPY_BACK, candidates, CopyDirection.TO_HOST, [gathered])
+    built = step.add(
+        Phase.TREE, Component.TREE, HostWork(HostTask.TREE_BUILD, budget), [TREE], [copied]
+    )
+    tokens = budget + 1
+    mask = step.copy(
+        Phase.TREE, tokens * tokens + tokens * POSITION_BYTES, CopyDirection.TO_DEVICE, [built]
+    )
+    return [built], [mask]
+
+
+def _accept(step: _Step, tokens: int) -> None:
+    """Greedy walk down the tree, KV compaction, accepted ids to the host, synchronise."""
+    setup = step.setup
+    model, layers = setup.model, setup.model.layers
+    longest = setup.scenario.max_acceptance_length
+    moved = 2 * ACTIVATION_BYTES * longest * model.latent * layers
+    works = (
+        Elementwise(ACTIVATION_BYTES * tokens * model.vocab),
+        GpuKernel(GpuTask.TREE_ACCEPT, tokens),
+        Elementwise(moved),
+    )
+    launched = step.add(Phase.ACCEPT, Component.LAUNCH, EagerLaunch(len(works), False), [PYTHON])
+    done: list[int] = []
+    for work in works:
+        done = step.per_rank(Phase.ACCEPT, Component.ACCEPTANCE, work, [launched])
+    copied = step.copy(Phase.ACCEPT, longest * POSITION_BYTES, CopyDirection.TO_HOST, done)
+    step.host(Phase.ACCEPT, Component.COPIES, HostTask.SYNCHRONISE, [copied])
+
+
+def _plain_step(setup: Setup) -> StepGraph:
+    """One token for each request. With schedule-ahead the host runs beside the GPU, not before it."""
+    step = _Step(setup)
+    load = setup.scenario.load
+    shape = VerifyShape(load.concurrency, 1, load.context_tokens)
+    ahead = setup.machine.stack.overlap.schedule_ahead and setup.verify_launch is LaunchMode.GRAPH
+    scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
+    kernels = verify_pass(setup, shape)
+    step.forward(
+        Phase.VERIFY, kernels, setup.verify_launch, [scheduled], launched_ahead=ahead
+    )
+    sample = Elementwise(ACTIVATION_BYTES * shape.tokens * setup.model.vocab)
+    sampled = step.per_rank(Phase.ACCEPT, Component.ACCEPTANCE, sample)
+    if not ahead:
+        copied = step.copy(
+            Phase.ACCEPT, shape.tokens * POSITION_BYTES, CopyDirection.TO_HOST, sampled
+        )
+        step.host(Phase.ACCEPT, Component.COPIES, HostTask.SYNCHRONISE, [copied])
+    return step.builder.build()
+
+
+class _Step:
+    """A graph under construction, with the ways in which ops are added to it."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.ranks = setup.machine.ranks
+        self.builder = GraphBuilder()
+        self._link = Lane(setup.machine.interconnect.link, "root0")
+        self._last: dict[Stream, list[int]] = {stream: [] for stream in Stream}
+        self._newest = Stream.MAIN
+
+    def add(
+        self,
+        phase: Phase,
+        component: Component,
+        work: Work,
+        lanes: list[Lane],
+        after: Iterable[int] = (),
+        rank: int | None = None,
+    ) -> int:
+        """Append one op."""
+        return self.builder.add(phase, component, work, lanes, after, rank)
+
+    def host(
+        self, phase: Phase, component: Component, task: HostTask, after: Iterable[int] = ()
+    ) -> int:
+        """Work of the Python thread."""
+        return self.add(phase, component, HostWork(task, 1), [PYTHON], after)
+
+    def copy(
+        self, phase: Phase, size_bytes: int, direction: CopyDirection, after: Iterable[int]
+    ) -> int:
+        """A copy on rank 0's copy engine, or on every rank's towards the devices."""
+        lanes = [RANK_0_COPY]
+        if direction is CopyDirection.TO_DEVICE:
+            lanes = [Lane(f"gpu{rank}", "copy") for rank in range(self.ranks)]
+        return self.add(phase, Component.COPIES, Copy(size_bytes, direction), lanes, after)
+
+    def per_rank(
+        self, phase: Phase, component: Component, work: Work, after: Iterable[int] = ()
+    ) -> list[int]:
+        """The same work on every rank's main stream."""
+        return self._on_ranks(phase, component, work, Stream.MAIN, [tuple(after)] * self.ranks)
+
+    def collective(
+        self, phase: Phase, component: Component, work: Work, after: Iterable[int] = ()
+    ) -> int:
+        """One op on every rank's main stream and the link."""
+        lanes = [Lane(f"gpu{rank}", Stream.MAIN.value) for rank in range(self.ranks)]
+        op = self.add(phase, component, work, [*lanes, self._link], after)
+        self._last[Stream.MAIN] = [op] * self.ranks
+        self._newest = Stream.MAIN
+        return op
+
+    def forward(
+        self,
+        phase: Phase,
+        kernels: list[Kernel],
+        mode: LaunchMode,
+        launch_after: Iterable[int],
+        kernels_after: Iterable[int] = (),
+        launched_ahead: bool = False,
+    ) -> None:
+        """Launch and run *kernels* on every rank.
+
+        *launch_after* holds up the first launch, *kernels_after* the first kernels. A
+        pass *launched_ahead* was launched while the step before it ran.
+        """
+        waits = tuple(kernels_after)
+        if mode is LaunchMode.GRAPH:
+            nodes = sum(kernel.launches for kernel in kernels)
+            launch = self._launch(phase, GraphLaunch(nodes), launch_after)
+            self._run_all(phase, kernels, waits if launched_ahead else (*waits, launch))
+        else:
+            self._run_eagerly(phase, kernels, launch_after, waits)
+
+    def _run_all(self, phase: Phase, kernels: list[Kernel], waits: tuple[int, ...]) -> None:
+        for kernel in kernels:
+            self._run(phase, kernel, waits)
+            waits = ()
+
+    def _run_eagerly(
+        self,
+        phase: Phase,
+        kernels: list[Kernel],
+        launch_after: Iterable[int],
+        waits: tuple[int, ...],
+    ) -> None:
+        """Every kernel waits for its own launch; the launches queue on the host."""
+        for kernel in kernels:
+            if kernel.launches:
+                collective = isinstance(kernel.work, AllReduce | AllGather)
+                work = EagerLaunch(kernel.launches, collective)
+                waits = (*waits, self._launch(phase, work, launch_after))
+                launch_after = ()
+            self._run(phase, kernel, waits)
+            waits = ()
+
+    def _launch(self, phase: Phase, work: Work, after: Iterable[int]) -> int:
+        where = Phase.DISPATCH if phase is Phase.VERIFY else phase
+        return self.add(where, Component.LAUNCH, work, [PYTHON], after)
+
+    def _run(self, phase: Phase, kernel: Kernel, waits: tuple[int, ...]) -> None:
+        if isinstance(kernel.work, AllReduce | AllGather):
+            self.collective(phase, kernel.component, kernel.work, waits)
+            return
+        other_stream = self._other_stream(kernel)
+        after = [(*waits, op) for op in other_stream] if other_stream else [waits] * self.ranks
+        self._on_ranks(phase, kernel.component, kernel.work, kernel.stream, after)
+
+    def _other_stream(self, kernel: Kernel) -> list[int]:
+        """Per rank the op of the other stream that *kernel* waits for; empty where none."""
+        if kernel.joins:
+            return self._last[Stream.SIDE]
+        if kernel.stream is Stream.SIDE and self._newest is Stream.MAIN:
+            return self._last[Stream.MAIN]
+        return []
+
+    def _on_ranks(
+        self,
+        phase: Phase,
+        component: Component,
+        work: Work,
+        stream: Stream,
+        after: list[tuple[int, ...]],
+    ) -> list[int]:
+        ops = [
+            self.add(phase, component, work, [Lane(f"gpu{rank}", stream.value)], after[rank], rank)
+            for rank in range(self.ranks)
+        ]
+        self._last[stream] = ops
+        self._newest = stream
+        return ops
