@@ -378,7 +378,11 @@ def figures(entry: Entry) -> list[tuple[str, Figure]]:
 def _leaves(value: Any, key: str) -> list[tuple[str, Any]]:
     if isinstance(value, Figure) or not isinstance(value, Strict | dict):
         return [(key, value)]
-    pairs = value.items() if isinstance(value, dict) else ((n, getattr(value, n)) for n in type(value).model_fields)
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else ((n, getattr(value, n)) for n in type(value).model_fields)
+    )
     found = []
     for name, child in pairs:
         text = name.value if isinstance(name, Enum) else name

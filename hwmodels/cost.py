@@ -158,9 +158,7 @@ class CostModel:
     def expert_kernel(self, dtype: DType) -> ExpertKernel:
         """The kernel this stack runs for experts of *dtype* on this GPU."""
         machine = self.machine
-        known = [
-            k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.name in k.gpus
-        ]
+        known = [k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.name in k.gpus]
         wanted = machine.expert_kernel
         for kernel in known:
             if wanted is None or kernel.kernel == wanted:
@@ -185,9 +183,7 @@ class CostModel:
         """One-query table over (batch, context), scaled to a tree's queries as the kernel does."""
         kernel = self.attention_kernel()
         grid = tables.mla_decode(self.machine.gpu.measured_as, kernel, work.heads, work.dtype)
-        served = work.requests * (
-            work.queries if kernel.query_scaling is QueryScaling.AS_BATCH else 1
-        )
+        served = work.requests * (work.queries if kernel.query_scaling is QueryScaling.AS_BATCH else 1)
         inside = grid.covers(served, work.context)
         seconds = self._one_pass(grid, served, work) + self._query_seconds(kernel, work)
         seconds += self._fragmentation_seconds(work, served)
@@ -299,9 +295,7 @@ class CostModel:
     def _allreduce(self, work: AllReduce) -> Estimate:
         """Table by message bytes; beyond it the ring's bandwidth term; without it the ring."""
         link = self.machine.interconnect
-        curve = tables.allreduce(
-            link.fabric, self.machine.gpu.measured_as, work.ranks, self._algorithm(work)
-        )
+        curve = tables.allreduce(link.fabric, self.machine.gpu.measured_as, work.ranks, self._algorithm(work))
         bandwidth = link.bandwidth_gb_s.value * GB
         if curve is None:
             seconds = collectives.ring_allreduce(
@@ -345,9 +339,7 @@ class CostModel:
                 extra = dispatch.graph_launch_fixed_us.value * US
                 return _from_figure(per_node, Bound.HOST, "graph launch", extra, nodes)
             case EagerLaunch(kernels, collective):
-                each = (
-                    dispatch.eager_collective_launch_us if collective else dispatch.eager_launch_us
-                )
+                each = dispatch.eager_collective_launch_us if collective else dispatch.eager_launch_us
                 return _from_figure(each, Bound.HOST, "eager launch", 0.0, kernels)
             case HostWork():
                 return self._host_task(work)
@@ -365,9 +357,7 @@ class CostModel:
                 return _from_figure(dispatch.synchronise_us, Bound.HOST, "synchronisation")
             case HostTask.TREE_BUILD:
                 extra = dispatch.tree_fixed_us.value * US
-                return _from_figure(
-                    host.tree_us_per_node, Bound.HOST, "best-first heap", extra, work.items
-                )
+                return _from_figure(host.tree_us_per_node, Bound.HOST, "best-first heap", extra, work.items)
             case _:
                 assert_never(work.task)
 

@@ -143,9 +143,7 @@ def dotted(path: Path_) -> str:
     return text
 
 
-def validate(
-    document: Document, model: type[Model], error: type[DocumentError] = DocumentError
-) -> Model:
+def validate(document: Document, model: type[Model], error: type[DocumentError] = DocumentError) -> Model:
     """Build *model* from *document*; the first problem becomes one *error*."""
     try:
         return model.model_validate_json(json.dumps(document.data), strict=True)

@@ -72,16 +72,11 @@ class Grid:
 
     @cached_property
     def _interpolate(self) -> RegularGridInterpolator:
-        return RegularGridInterpolator(
-            [np.log(axis) for axis in self.axes], np.log(self.latency_us)
-        )
+        return RegularGridInterpolator([np.log(axis) for axis in self.axes], np.log(self.latency_us))
 
     def clamp(self, *sizes: float) -> list[float]:
         """*sizes* moved to the nearest measured ones where they lie outside."""
-        return [
-            float(np.clip(size, axis[0], axis[-1]))
-            for size, axis in zip(sizes, self.axes, strict=True)
-        ]
+        return [float(np.clip(size, axis[0], axis[-1])) for size, axis in zip(sizes, self.axes, strict=True)]
 
     def covers(self, *sizes: float) -> bool:
         """True where no size lies above the measured range."""
@@ -138,9 +133,7 @@ def mla_decode(gpu: str, kernel: Selector, heads: int, dtype: DType) -> Grid:
                     points[key].append(float(value))
     if not points:
         wanted = f"{kernel.framework} {kernel.version} {kernel.kernel}"
-        raise HardwareError(
-            gpu, f"no MLA table for {wanted}, {heads} heads per rank, {dtype.value} KV cache"
-        )
+        raise HardwareError(gpu, f"no MLA table for {wanted}, {heads} heads per rank, {dtype.value} KV cache")
     name = f"mla_decode.csv {gpu} {kernel.kernel} {heads} heads {dtype.value}"
     return _grid(name, points, f"{kernel.framework} {kernel.version}")
 
@@ -167,7 +160,7 @@ class ExpertsLine:
     name: str
 
     def __call__(self, touched: float, tokens: float) -> float:
-        """us for *tokens* that reach *touched* distinct experts."""
+        """Us for *tokens* that reach *touched* distinct experts."""
         bound = float(np.interp(min(tokens, touched), self.warm_tokens, self.warm_us))
         return max(self.fit(touched), bound)
 
@@ -204,7 +197,7 @@ class Curve:
     latency_us: Array
 
     def __call__(self, size_bytes: float) -> float:
-        """us for *size_bytes*, held constant outside the measured sizes."""
+        """Us for *size_bytes*, held constant outside the measured sizes."""
         return float(np.exp(np.interp(np.log(size_bytes), np.log(self.size_bytes), np.log(self.latency_us))))
 
 

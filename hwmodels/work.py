@@ -222,9 +222,7 @@ HostSideWork = Copy | HostWork | GraphLaunch | EagerLaunch | Barrier
 Work = GpuWork | LinkWork | HostSideWork
 
 
-def experts_touched(
-    tokens: float, experts: int, top_k: int, routing_correlation: float = 0.0
-) -> float:
+def experts_touched(tokens: float, experts: int, top_k: int, routing_correlation: float = 0.0) -> float:
     """Expected distinct experts that *tokens* tokens reach.
 
     ``E * (1 - (1 - k/E) ** M_eff)``, ``M_eff = 1 + (M - 1) * (1 - rho)``: independent

@@ -134,6 +134,4 @@ def acceptance_model(scenario: Scenario, mean_length: float | None = None) -> Ac
         vector = given.hazard_vector
         assert vector is not None
         hazards = vector * (cap - 1) if isinstance(given.hazard, float) else vector[: cap - 1]
-    return AcceptanceModel(
-        hazards, given.request_sd, given.step_correlation, given.decay_per_1k_context
-    )
+    return AcceptanceModel(hazards, given.request_sd, given.step_correlation, given.decay_per_1k_context)

@@ -156,9 +156,7 @@ class Noise:
         drift = lognormal_factor(self._generators[Stream.STEPS], (steps,), noise.step_cv.value)
         luck = self._generators[Stream.STALLS].random((steps, 2))
         low, high = noise.spike_factor_low.value, noise.spike_factor_high.value
-        stall = np.where(
-            luck[:, 0] < noise.spike_probability.value, low + (high - low) * luck[:, 1], 1.0
-        )
+        stall = np.where(luck[:, 0] < noise.spike_probability.value, low + (high - low) * luck[:, 1], 1.0)
         return np.asarray(drift * stall)
 
 
@@ -174,5 +172,3 @@ def _columns(graph: StepGraph) -> dict[Family, IntArray]:
 def _ranks(graph: StepGraph) -> IntArray:
     """The rank of each op, -1 (the last entry of the factors) where it has none."""
     return np.array([-1 if op.rank is None else op.rank for op in graph.ops], dtype=np.int64)
-
-

@@ -25,7 +25,7 @@ NOT_YET = -1
 class _Turn(NamedTuple):
     """One op in a lane's program: what it waits for, and how many lanes it holds."""
 
-    index: int
+    op: int
     waits: tuple[int, ...]
     lanes: int
 
@@ -68,7 +68,7 @@ class Machine:
                 yield self._end_of(index)
                 continue
             yield Timeout(env, durations[index])
-            end[index] = env.now
+            end[index] = int(env.now)
             awaited = ended[index]
             if awaited is not None:
                 awaited.succeed()

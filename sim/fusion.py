@@ -101,8 +101,13 @@ def fuse(graph: StepGraph) -> Fusion:
     kept = [chain for chain in range(len(chains.ops)) if chain not in inside]
     number = {chain: piece for piece, chain in enumerate(kept)}
     piece_of = [number[inside.get(chain, chain)] for chain in range(len(chains.ops))]
-    return Fusion(graph, _contract(chains, piece_of), np.array(chain_of, dtype=np.int64),
-                  np.array(piece_of, dtype=np.int64), tuple(diamonds))
+    return Fusion(
+        graph,
+        _contract(chains, piece_of),
+        np.array(chain_of, dtype=np.int64),
+        np.array(piece_of, dtype=np.int64),
+        tuple(diamonds),
+    )
 
 
 def unfused(graph: StepGraph) -> Fusion:
@@ -185,8 +190,10 @@ def _diamond_around(
         return None
     main = queue[position[fork] + 1]
     others = [dep for dep in chains.ops[join].after if dep != side]
-    if waiters[main] or chains.ops[main].lanes != lanes or not all(
-        lanes[0] in chains.ops[dep].lanes for dep in (*others, *chains.ops[main].after)
+    if (
+        waiters[main]
+        or chains.ops[main].lanes != lanes
+        or not all(lanes[0] in chains.ops[dep].lanes for dep in (*others, *chains.ops[main].after))
     ):
         return None
     return Diamond(fork, main, side, join)

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hwmodels.catalog import Drafter, TargetModel
+from hwmodels.roofline import ACTIVATION_BYTES, weight_bytes
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -25,7 +26,6 @@ from hwmodels.work import (
     Work,
     experts_touched,
 )
-from hwmodels.roofline import ACTIVATION_BYTES, weight_bytes
 from sim.graph import Component
 from sim.setup import Setup
 
@@ -185,9 +185,7 @@ def _shared_bytes(setup: Setup) -> int:
 
 def _experts(setup: Setup, tokens: int) -> GroupedExperts:
     model = setup.model
-    touched = experts_touched(
-        tokens, model.experts, model.top_k, setup.scenario.experts.routing_correlation
-    )
+    touched = experts_touched(tokens, model.experts, model.top_k, setup.scenario.experts.routing_correlation)
     return GroupedExperts(
         tokens=tokens,
         touched=touched,
@@ -203,9 +201,7 @@ def _logits(setup: Setup, tokens: int) -> Iterator[Kernel]:
     """Final norm, LM head slice, and the gather of the logits."""
     model, ranks = setup.model, setup.machine.ranks
     yield _small(4 * tokens * model.hidden)
-    yield Kernel(
-        Component.LM_HEAD, Gemm(tokens, model.vocab // ranks, model.hidden, DType.BF16)
-    )
+    yield Kernel(Component.LM_HEAD, Gemm(tokens, model.vocab // ranks, model.hidden, DType.BF16))
     yield Kernel(Component.LM_HEAD, AllGather(ACTIVATION_BYTES * tokens * model.vocab, ranks))
 
 

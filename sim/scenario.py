@@ -90,7 +90,9 @@ class Acceptance(Strict):
         if self.length is not None and (
             self.request_sd or self.step_correlation or self.decay_per_1k_context
         ):
-            raise ValueError("a fixed length cannot vary: request_sd, step_correlation and decay need a hazard")
+            raise ValueError(
+                "a fixed length cannot vary: request_sd, step_correlation and decay need a hazard"
+            )
         for name, values in (("rates", self.rates), ("hazard", self.hazard_vector)):
             if values is not None and not all(0 <= value <= 1 for value in values):
                 raise ValueError(f"{name} must lie in [0, 1], got {list(values)}")
@@ -346,4 +348,3 @@ def schema() -> dict[str, Any]:
     # A file that extends another may leave out what it inherits.
     whole["anyOf"] = [{"required": ["extends"]}, {"required": whole.pop("required")}]
     return whole
-

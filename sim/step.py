@@ -80,13 +80,9 @@ def _build_tree(step: _Step) -> tuple[list[int], list[int]]:
         step.per_rank(Phase.TREE, Component.TREE, GpuKernel(GpuTask.TREE_BUILD, budget))
         return [], []
     copied = step.copy(Phase.COPY_BACK, candidates, CopyDirection.TO_HOST, [gathered])
-    built = step.add(
-        Phase.TREE, Component.TREE, HostWork(HostTask.TREE_BUILD, budget), [TREE], [copied]
-    )
+    built = step.add(Phase.TREE, Component.TREE, HostWork(HostTask.TREE_BUILD, budget), [TREE], [copied])
     tokens = budget + 1
-    mask = step.copy(
-        Phase.TREE, tokens * tokens + tokens * POSITION_BYTES, CopyDirection.TO_DEVICE, [built]
-    )
+    mask = step.copy(Phase.TREE, tokens * tokens + tokens * POSITION_BYTES, CopyDirection.TO_DEVICE, [built])
     return [built], [mask]
 
 
@@ -117,15 +113,11 @@ def _plain_step(setup: Setup) -> StepGraph:
     ahead = setup.machine.stack.overlap.schedule_ahead and setup.verify_launch is LaunchMode.GRAPH
     scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
     kernels = verify_pass(setup, shape)
-    step.forward(
-        Phase.VERIFY, kernels, setup.verify_launch, [scheduled], launched_ahead=ahead
-    )
+    step.forward(Phase.VERIFY, kernels, setup.verify_launch, [scheduled], launched_ahead=ahead)
     sample = Elementwise(ACTIVATION_BYTES * shape.tokens * setup.model.vocab)
     sampled = step.per_rank(Phase.ACCEPT, Component.ACCEPTANCE, sample)
     if not ahead:
-        copied = step.copy(
-            Phase.ACCEPT, shape.tokens * POSITION_BYTES, CopyDirection.TO_HOST, sampled
-        )
+        copied = step.copy(Phase.ACCEPT, shape.tokens * POSITION_BYTES, CopyDirection.TO_HOST, sampled)
         step.host(Phase.ACCEPT, Component.COPIES, HostTask.SYNCHRONISE, [copied])
     return step.builder.build()
 
@@ -153,15 +145,11 @@ class _Step:
         """Append one op."""
         return self.builder.add(phase, component, work, lanes, after, rank)
 
-    def host(
-        self, phase: Phase, component: Component, task: HostTask, after: Iterable[int] = ()
-    ) -> int:
+    def host(self, phase: Phase, component: Component, task: HostTask, after: Iterable[int] = ()) -> int:
         """Work of the Python thread."""
         return self.add(phase, component, HostWork(task, 1), [PYTHON], after)
 
-    def copy(
-        self, phase: Phase, size_bytes: int, direction: CopyDirection, after: Iterable[int]
-    ) -> int:
+    def copy(self, phase: Phase, size_bytes: int, direction: CopyDirection, after: Iterable[int]) -> int:
         """A copy on rank 0's copy engine, or on every rank's towards the devices."""
         lanes = [RANK_0_COPY]
         if direction is CopyDirection.TO_DEVICE:
@@ -174,9 +162,7 @@ class _Step:
         """The same work on every rank's main stream."""
         return self._on_ranks(phase, component, work, Stream.MAIN, [tuple(after)] * self.ranks)
 
-    def collective(
-        self, phase: Phase, component: Component, work: Work, after: Iterable[int] = ()
-    ) -> int:
+    def collective(self, phase: Phase, component: Component, work: Work, after: Iterable[int] = ()) -> int:
         """One op on every rank's main stream and the link."""
         lanes = [Lane(f"gpu{rank}", Stream.MAIN.value) for rank in range(self.ranks)]
         op = self.add(phase, component, work, [*lanes, self._link], after)

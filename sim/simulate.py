@@ -1,0 +1,162 @@
+"""Scenario in, Experiment out: acceptance draws, durations, engine, records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from hwmodels.estimate import Source
+from hwmodels.work import AllReduce
+from sim import draws, engine
+from sim.acceptance import AcceptanceModel, acceptance_model
+from sim.critical import BoolArray, critical_path
+from sim.fusion import Fusion, fuse
+from sim.graph import IntArray, StepGraph
+from sim.records import Array, Experiment, Run, StepRecords
+from sim.setup import Setup
+from sim.step import decode_step
+
+CHUNK_STEPS = 64
+"""Steps drawn and played at once; bounds memory, never the result."""
+
+Listener = Callable[[Run], None]
+Label = TypeVar("Label", bound=Enum)
+
+
+class Engine(Protocol):
+    """Plays (steps, ops) durations on a graph and returns when every op ended."""
+
+    def __call__(self, graph: StepGraph, durations: IntArray) -> IntArray: ...
+
+
+class Simulation:
+    """One scenario, ready to be run any number of times."""
+
+    def __init__(self, setup: Setup, mean_length: float | None = None, play: Engine = engine.play) -> None:
+        self.setup = setup
+        self.graph = decode_step(setup)
+        self.fusion: Fusion = fuse(self.graph)
+        self.base = draws.BaseTimes(setup, self.graph)
+        self.acceptance: AcceptanceModel = acceptance_model(setup.scenario, mean_length)
+        self._play = play
+        self._groups = _Groups(self.graph, self.base.sources())
+
+    def run(self, index: int) -> Run:
+        """Run number *index*: the same bytes whenever and wherever it is played."""
+        scenario = self.setup.scenario
+        generator = draws.generator(scenario.seed, index, draws.Stream.ACCEPTANCE)
+        lengths = self.acceptance.draw(generator, scenario.load.output_tokens)
+        contexts = scenario.load.context_tokens + np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        noise = draws.Noise(self.setup, self.graph, index)
+        parts = [self._play_chunk(noise, lengths[steps], contexts[steps]) for steps in _chunks(len(lengths))]
+        return Run(index, _join(parts), scenario.load.concurrency)
+
+    def _play_chunk(self, noise: draws.Noise, lengths: IntArray, contexts: IntArray) -> StepRecords:
+        durations = noise.durations(self.base.seconds(contexts.tolist()))
+        pieces = self.fusion.durations(durations)
+        piece_end = self._play(self.fusion.pieces, pieces)
+        end = self.fusion.expand(piece_end, durations)
+        on_path = critical_path(self.graph, durations, end)
+        return self._groups.records(lengths, contexts, durations, end, on_path)
+
+
+def simulate(setup: Setup, listeners: tuple[Listener, ...] = ()) -> Experiment:
+    """Every run of the scenario, in order; *listeners* hear of each as it ends."""
+    simulation = Simulation(setup)
+    runs = []
+    for index in range(setup.scenario.runs):
+        runs.append(simulation.run(index))
+        for listener in listeners:
+            listener(runs[-1])
+    return Experiment(tuple(runs), simulation.graph.lanes)
+
+
+def _chunks(steps: int) -> Iterator[slice]:
+    for first in range(0, steps, CHUNK_STEPS):
+        yield slice(first, min(first + CHUNK_STEPS, steps))
+
+
+class _Groups:
+    """Columns of a graph's ops by component, phase, source, lane and collective."""
+
+    def __init__(self, graph: StepGraph, sources: tuple[Source, ...]) -> None:
+        self._graph = graph
+        self._components = _columns([op.component for op in graph.ops])
+        self._phases = _columns([op.phase for op in graph.ops])
+        self._sources = _columns([sources[work] for work in graph.work_index])
+        self._queues = [np.array(queue, dtype=np.int64) for queue in graph.queues]
+        self._collectives = [i for i, op in enumerate(graph.ops) if isinstance(op.work, AllReduce)]
+
+    def records(
+        self,
+        lengths: IntArray,
+        contexts: IntArray,
+        durations: IntArray,
+        end: IntArray,
+        on_path: BoolArray,
+    ) -> StepRecords:
+        """The records of a chunk of steps."""
+        critical = durations * on_path
+        return StepRecords(
+            lengths=lengths,
+            contexts=contexts,
+            step_ns=end.max(axis=1),
+            critical_ns=_sums(critical, self._components),
+            phase_ns=_sums(critical, self._phases),
+            source_ns=_sums(critical, self._sources),
+            busy_ns=np.stack([durations[:, queue].sum(axis=1) for queue in self._queues], axis=1),
+            collective_wait_ns=self._wait(end, end - durations),
+            collective_transfer_ns=durations[:, self._collectives].sum(axis=1),
+        )
+
+    def _wait(self, end: IntArray, start: IntArray) -> Array:
+        """How long a rank waits at AllReduces, mean over ranks: their start less its arrival.
+
+        A rank arrives when the op before the collective on its lane has ended; the
+        lanes of links, which only collectives hold, are no ranks.
+        """
+        total = np.zeros(len(end))
+        for index in self._collectives:
+            arrivals = [
+                before
+                for before in self._graph.predecessors[index]
+                if self._graph.ops[before].rank is not None
+            ]
+            if arrivals:
+                total += (start[:, index][:, None] - end[:, arrivals]).mean(axis=1)
+        return total
+
+
+def _columns(labels: list[Label]) -> dict[Label, IntArray]:
+    """For each label that occurs the columns that carry it."""
+    kinds = dict.fromkeys(labels)
+    return {
+        kind: np.array([i for i, label in enumerate(labels) if label is kind], dtype=np.int64)
+        for kind in kinds
+    }
+
+
+def _sums(values: IntArray, columns: dict[Label, IntArray]) -> dict[Label, IntArray]:
+    return {label: values[:, chosen].sum(axis=1) for label, chosen in columns.items()}
+
+
+def _join(parts: list[StepRecords]) -> StepRecords:
+    """The chunks of a run end to end."""
+    return StepRecords(
+        lengths=np.concatenate([part.lengths for part in parts]),
+        contexts=np.concatenate([part.contexts for part in parts]),
+        step_ns=np.concatenate([part.step_ns for part in parts]),
+        critical_ns=_join_groups([part.critical_ns for part in parts]),
+        phase_ns=_join_groups([part.phase_ns for part in parts]),
+        source_ns=_join_groups([part.source_ns for part in parts]),
+        busy_ns=np.concatenate([part.busy_ns for part in parts]),
+        collective_wait_ns=np.concatenate([part.collective_wait_ns for part in parts]),
+        collective_transfer_ns=np.concatenate([part.collective_transfer_ns for part in parts]),
+    )
+
+
+def _join_groups(parts: list[dict[Label, IntArray]]) -> dict[Label, IntArray]:
+    return {label: np.concatenate([part[label] for part in parts]) for label in parts[0]}
