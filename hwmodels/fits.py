@@ -18,6 +18,7 @@ class AffineFit:
     max_relative_error: float
 
     def __call__(self, x: float) -> float:
+        """The line at *x*."""
         return self.intercept + self.slope * x
 
 

@@ -173,10 +173,10 @@ def experts(gpu: str, kernel: Selector, dtype: DType, count: int, ranks: int) ->
     the fit uses those between the L2-warm ones and saturation.
     """
     points: dict[int, list[float]] = defaultdict(list)
+    wanted = {"dtype": dtype.value, "experts": str(count), "moe_tp": str(ranks), "routing": "balanced"}
     for row in rows("experts"):
-        if _matches(row, gpu, kernel, dtype=dtype.value, experts=str(count), moe_tp=str(ranks)):
-            if row["routing"] == "balanced":
-                points[int(row["tokens"])].append(float(row["latency_us"]))
+        if _matches(row, gpu, kernel, **wanted):
+            points[int(row["tokens"])].append(float(row["latency_us"]))
     name = f"experts.csv {gpu} {kernel.framework} {kernel.version} {kernel.kernel} {dtype.value}"
     if not points:
         raise HardwareError(gpu, f"no expert rows: {name}, {count} experts over {ranks} ranks")

@@ -54,8 +54,7 @@ class Machine:
         if len(durations) != self._count:
             raise SimulationError(f"{len(durations)} durations for {self._count} ops")
         self._begin(durations)
-        for lane in [self.env.process(self._drain(program)) for program in self._programs]:
-            yield lane
+        yield from [self.env.process(self._drain(program)) for program in self._programs]
 
     def _drain(self, program: list[_Turn]) -> Process:
         """One lane: its ops in order. Bound to locals, for this loop is the simulator's cost."""

@@ -124,10 +124,6 @@ class StepGraph:
             last.update(dict.fromkeys(op.lanes, index))
         return tuple(found)
 
-    def select(self, component: Component) -> IntArray:
-        """Indices of the ops of *component*."""
-        return np.array([i for i, op in enumerate(self.ops) if op.component is component], dtype=np.int64)
-
 
 @dataclass
 class GraphBuilder:

@@ -107,7 +107,8 @@ class Acceptance(Strict):
             raise ValueError("mean_length_range goes with mean_length")
         if not 1 <= ends[0] <= self.mean_length <= ends[1]:
             raise ValueError(
-                f"mean_length_range {list(ends)} must hold mean_length {self.mean_length} and start at 1 or more"
+                f"mean_length_range {list(ends)} must start at 1 or more"
+                f" and hold mean_length {self.mean_length}"
             )
 
     @property

@@ -38,10 +38,10 @@ class Setup:
         """The capture limit that this scenario's tree breaks, whether it is kept or lifted."""
         if self.scenario.is_plain:
             return None
+        budget, capability = self.scenario.tree.budget, self.machine.gpu.compute_capability
         for limit in self.machine.stack.dispatch.capture_limits:
-            if limit.compute_capability == self.machine.gpu.compute_capability:
-                if self.scenario.tree.budget > limit.max_tree_budget:
-                    return limit
+            if limit.compute_capability == capability and budget > limit.max_tree_budget:
+                return limit
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""Scenario in, Experiment out: acceptance draws, durations, engine, records."""
+"""Scenario in, runs out: acceptance draws, durations, engine, records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sim.acceptance import AcceptanceModel, acceptance_model
 from sim.critical import BoolArray, critical_path
 from sim.fusion import Fusion, fuse
 from sim.graph import IntArray, StepGraph
-from sim.records import Array, Experiment, Run, StepRecords
+from sim.records import Array, Run, StepRecords
 from sim.setup import Setup
 from sim.step import decode_step
 
@@ -29,7 +29,8 @@ Label = TypeVar("Label", bound=Enum)
 class Engine(Protocol):
     """Plays (steps, ops) durations on a graph and returns when every op ended."""
 
-    def __call__(self, graph: StepGraph, durations: IntArray) -> IntArray: ...
+    def __call__(self, graph: StepGraph, durations: IntArray) -> IntArray:
+        """Play *durations* on *graph*."""
 
 
 class Simulation:
@@ -63,15 +64,13 @@ class Simulation:
         return self._groups.records(lengths, contexts, durations, end, on_path)
 
 
-def simulate(setup: Setup, listeners: tuple[Listener, ...] = ()) -> Experiment:
-    """Every run of the scenario, in order; *listeners* hear of each as it ends."""
-    simulation = Simulation(setup)
-    runs = []
-    for index in range(setup.scenario.runs):
-        runs.append(simulation.run(index))
+def play(simulation: Simulation, runs: int, listeners: tuple[Listener, ...] = ()) -> Iterator[Run]:
+    """The first *runs* runs in order; *listeners* hear of each as it ends."""
+    for index in range(runs):
+        run = simulation.run(index)
         for listener in listeners:
-            listener(runs[-1])
-    return Experiment(tuple(runs), simulation.graph.lanes)
+            listener(run)
+        yield run
 
 
 def _chunks(steps: int) -> Iterator[slice]:

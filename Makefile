@@ -1,0 +1,44 @@
+# make run   create the environment and answer the first question
+# make test  every test
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SCENARIOS := $(sort $(basename $(notdir $(wildcard scenarios/*.yaml))))
+
+.PHONY: run test lint format bench results schema clean
+
+run: $(READY)
+	$(BIN)/python -m sim run scenarios/b300_strong_drafter.yaml
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto --benchmark-disable
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m sim bench
+
+# The reference result of every shipped scenario.
+results: $(READY)
+	for name in $(SCENARIOS); do $(BIN)/python -m sim run scenarios/$$name.yaml --quiet || exit 1; done
+
+schema: $(READY)
+	$(BIN)/python -m sim schema > scenarios/scenario.schema.json
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

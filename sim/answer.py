@@ -1,0 +1,116 @@
+"""Everything a run of a scenario answers, before it is shown or written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.graph import StepGraph
+from sim.records import Experiment, Run
+from sim.scenario import Anchor
+from sim.setup import Setup
+from sim.simulate import Listener, Simulation, play
+from sim.statistics import Spread, Summary, spread, summarise
+
+RANGE_RUNS = 8
+"""Runs at each end of a range of mean acceptance lengths."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A published figure beside the prediction."""
+
+    anchor: Anchor
+    predicted_tok_s: float
+    error: float
+    """Predicted over published, less 1."""
+    published_step_ms: float | None
+    """Acceptance length over throughput, where the source gives both."""
+    unexplained_ms: float | None
+    """Published step less predicted step: what the model does not account for."""
+
+
+@dataclass(frozen=True)
+class RangeEnd:
+    """Throughput at one end of the range of mean acceptance lengths."""
+
+    mean_length: float
+    throughput_tok_s: Spread
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A scenario, its experiment, and what follows from it."""
+
+    setup: Setup
+    engine: str
+    graph: StepGraph
+    experiment: Experiment
+    summary: Summary
+    comparison: Comparison | None
+    range_ends: tuple[RangeEnd, ...]
+    interrupted: bool
+    """True where the user stopped it: fewer runs than asked for, the rest intact."""
+
+
+def answer(setup: Setup, listeners: tuple[Listener, ...] = ()) -> Answer:
+    """Run the scenario and both ends of its acceptance range.
+
+    An interrupt after the first run ends the work early and keeps what was played;
+    before that it goes through to the caller.
+    """
+    simulation = Simulation(setup)
+    ends: list[RangeEnd] = []
+    runs: list[Run] = []
+    interrupted = False
+    try:
+        for run in play(simulation, setup.scenario.runs, listeners):
+            runs.append(run)
+        for mean_length in setup.scenario.acceptance.mean_length_range or ():
+            ends.append(_range_end(setup, mean_length, listeners))
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+        interrupted = True
+    experiment = Experiment(tuple(runs), simulation.graph.lanes)
+    summary = summarise(experiment)
+    return Answer(
+        setup=setup,
+        engine="simpy",
+        graph=simulation.graph,
+        experiment=experiment,
+        summary=summary,
+        comparison=compare(setup.scenario.anchor, summary),
+        range_ends=tuple(ends),
+        interrupted=interrupted,
+    )
+
+
+def total_runs(setup: Setup) -> int:
+    """How many runs ``answer`` plays, for a progress bar."""
+    scenario = setup.scenario
+    ends = len(scenario.acceptance.mean_length_range or ())
+    return scenario.runs + ends * min(RANGE_RUNS, scenario.runs)
+
+
+def _range_end(setup: Setup, mean_length: float, listeners: tuple[Listener, ...]) -> RangeEnd:
+    """The first runs again, with the same luck, at another mean length."""
+    runs = play(Simulation(setup, mean_length), min(RANGE_RUNS, setup.scenario.runs), listeners)
+    throughput = [run.throughput_tok_s for run in runs]
+    return RangeEnd(mean_length, spread(throughput, throughput))
+
+
+def compare(anchor: Anchor | None, summary: Summary) -> Comparison | None:
+    """The prediction beside *anchor*. Nothing flows back from it."""
+    if anchor is None:
+        return None
+    predicted = summary.throughput_tok_s.mean
+    published_step = None
+    if anchor.acceptance_length is not None and anchor.tok_s is not None:
+        published_step = 1000 * anchor.acceptance_length / anchor.tok_s
+    return Comparison(
+        anchor=anchor,
+        predicted_tok_s=predicted,
+        error=predicted / anchor.published_tok_s - 1,
+        published_step_ms=published_step,
+        unexplained_ms=None if published_step is None else published_step - summary.step_time_ms.mean,
+    )

@@ -1,0 +1,211 @@
+"""Files under ``results/<scenario>/`` and the JSON object that ``--json`` prints.
+
+``summary.json`` and ``report.txt`` are small and kept; ``runs.csv``, ``steps.csv`` and
+``costs.csv`` hold every run, step and cost; ``scenario.json`` is the scenario as it was
+resolved. Files appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from hwmodels import catalog
+from hwmodels.estimate import Source
+from sim import __version__
+from sim.answer import Answer, Comparison
+from sim.graph import Component, Phase
+from sim.report import launch_counts
+from sim.statistics import Spread
+
+FORMAT_VERSION = 1
+"""1 (2026-11): first."""
+SIGNIFICANT_DIGITS = 9
+
+
+def summary_object(answer: Answer) -> dict[str, Any]:
+    """The stable JSON object of an Answer. Shares are fractions and add to 1."""
+    summary, setup = answer.summary, answer.setup
+    nodes, eager = launch_counts(answer)
+    return {
+        "format_version": FORMAT_VERSION,
+        "question": setup.scenario.question,
+        "throughput_tok_s": _spread(summary.throughput_tok_s),
+        "step_time_ms": _spread(summary.step_time_ms),
+        "acceptance_length": _spread(summary.acceptance_length),
+        "acceptance_histogram": {str(n): share for n, share in enumerate(summary.length_shares, 1)},
+        "acceptance_range": [
+            {"mean_length": end.mean_length, "throughput_tok_s": _spread(end.throughput_tok_s)}
+            for end in answer.range_ends
+        ],
+        "breakdown": _all_shares(Component, summary.components),
+        "phases": _all_shares(Phase, summary.phases),
+        "sources": {s.name: summary.sources.get(s, 0.0) for s in Source},
+        "utilisation": {str(lane): _rounded(v) for lane, v in summary.utilisation.items()},
+        "allreduce_ms": {
+            "wait": _rounded(summary.allreduce_wait_ms),
+            "transfer": _rounded(summary.allreduce_transfer_ms),
+        },
+        "launch": {
+            "verify": setup.verify_launch.value,
+            "graph_kernels": nodes,
+            "eager_kernels": eager,
+            "capture_limit_broken": setup.launch_limit is not None,
+        },
+        "anchor": _anchor(answer.comparison),
+        "assumptions": list(setup.scenario.assumptions),
+        "runs": summary.runs,
+        "steps": summary.steps,
+        "seed": setup.scenario.seed,
+        "engine": answer.engine,
+        "interrupted": answer.interrupted,
+        "provenance": {"specdec_sim": __version__, "tables_sha256": tables_digest()},
+    }
+
+
+def _all_shares(kinds: type[Enum], shares: dict[Any, float]) -> dict[str, float]:
+    """A share for every kind, 0 where it never was on the critical path."""
+    return {kind.name.lower(): shares.get(kind, 0.0) for kind in kinds}
+
+
+def _spread(value: Spread) -> dict[str, float | None]:
+    return {key: None if v is None else _rounded(v) for key, v in asdict(value).items()}
+
+
+def _rounded(value: float) -> float:
+    """Digits beyond these would depend on the order of summation."""
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+
+
+def _anchor(comparison: Comparison | None) -> dict[str, Any] | None:
+    if comparison is None:
+        return None
+    anchor = comparison.anchor
+    unexplained = comparison.unexplained_ms
+    return {
+        "published_tok_s": anchor.published_tok_s,
+        "published_range_tok_s": anchor.tok_s_range,
+        "predicted_tok_s": _rounded(comparison.predicted_tok_s),
+        "error": _rounded(comparison.error),
+        "unexplained_step_ms": None if unexplained is None else _rounded(unexplained),
+        "source": anchor.source,
+    }
+
+
+def tables_digest() -> str:
+    """SHA-256 over the catalog and the measured tables."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in catalog.DATA.rglob("*") if p.is_file()):
+        digest.update(path.relative_to(catalog.DATA).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def prepare(folder: Path) -> None:
+    """Create *folder* and prove that files can be written there; OSError where they cannot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    probe = folder / f".probe-{os.getpid()}"
+    probe.write_text("")
+    probe.unlink()
+
+
+def write(answer: Answer, report: list[str], folder: Path) -> None:
+    """Write every file of *answer* into *folder*."""
+    _replace(folder / "summary.json", as_json(summary_object(answer)) + "\n")
+    _replace(folder / "report.txt", "\n".join(report) + "\n")
+    _replace(folder / "scenario.json", answer.setup.scenario.model_dump_json(indent=2) + "\n")
+    _replace(folder / "runs.csv", _csv(RUN_COLUMNS, _run_rows(answer)))
+    _replace(folder / "steps.csv", _csv(STEP_COLUMNS, _step_rows(answer)))
+    _replace(folder / "costs.csv", _csv(COST_COLUMNS, _cost_rows(answer)))
+
+
+def as_json(value: Any) -> str:
+    """Strict JSON: NaN and infinity are our bug."""
+    return json.dumps(value, indent=2, allow_nan=False)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put *text* at *path* in one move."""
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return stream.getvalue()
+
+
+RUN_COLUMNS = ("run", "steps", "tokens", "duration_ns", "throughput_tok_s")
+STEP_COLUMNS = (
+    "run",
+    "step",
+    "context_tokens",
+    "acceptance_length",
+    "step_ns",
+    *(f"critical_{component.name.lower()}_ns" for component in Component),
+)
+COST_COLUMNS = (
+    "component",
+    "phase",
+    "per_step_and_rank",
+    "mean_us",
+    "spread",
+    "source",
+    "bound",
+    "work",
+    "evidence",
+)
+
+
+def _run_rows(answer: Answer) -> Iterable[Sequence[object]]:
+    for run in answer.experiment.runs:
+        steps = len(run.steps.step_ns)
+        yield run.index, steps, run.tokens, run.duration_ns, _rounded(run.throughput_tok_s)
+
+
+def _step_rows(answer: Answer) -> Iterable[Sequence[object]]:
+    for run in answer.experiment.runs:
+        steps = run.steps
+        critical = [steps.critical_ns.get(component) for component in Component]
+        for i in range(len(steps.step_ns)):
+            parts = [0 if values is None else values[i] for values in critical]
+            yield run.index, i, steps.contexts[i], steps.lengths[i], steps.step_ns[i], *parts
+
+
+def _cost_rows(answer: Answer) -> Iterable[Sequence[object]]:
+    """Every distinct piece of work of a step at the start context, as one rank meets it."""
+    seen: dict[tuple[Component, Phase, object], int] = {}
+    for op in answer.graph.ops:
+        if op.rank in (None, 0):
+            key = (op.component, op.phase, op.work)
+            seen[key] = seen.get(key, 0) + 1
+    for op in answer.graph.ops:
+        times = seen.pop((op.component, op.phase, op.work), None)
+        if times is not None:
+            cost = answer.setup.costs.estimate(op.work)
+            yield (
+                op.component.value,
+                op.phase.value,
+                times,
+                _rounded(cost.seconds * 1e6),
+                _rounded(cost.spread),
+                cost.source.name,
+                cost.bound.value,
+                op.work,
+                cost.evidence,
+            )

@@ -1,0 +1,246 @@
+"""The terminal report: an Answer as lines of text. Nothing here prints."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from hwmodels.estimate import Source
+from hwmodels.work import EagerLaunch, GraphLaunch
+from sim.answer import Answer, Comparison
+from sim.graph import Lane
+from sim.scenario import CaptureLimit
+from sim.setup import LaunchMode
+from sim.statistics import MIN_RUNS, Spread, Summary
+
+WIDTH = 110
+BAR_WIDTH = 18
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def lines(answer: Answer) -> list[str]:
+    """The whole report."""
+    parts: list[RenderableType] = [
+        Text(headline(answer)),
+        Text(),
+        quantities(answer.summary),
+        *(Text(line) for line in range_lines(answer)),
+        Text(histogram(answer.summary)),
+        Text(),
+        side_by_side(breakdown(answer.summary), utilisation(answer.summary)),
+        Text(),
+        *(Text(line) for line in notes(answer)),
+    ]
+    return render(parts)
+
+
+def render(parts: Iterable[RenderableType], width: int = WIDTH) -> list[str]:
+    """Rich renderables as plain lines of at most *width* columns."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, color_system=None, force_terminal=False)
+    for part in parts:
+        console.print(part)
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+
+def headline(answer: Answer) -> str:
+    """The question and what was simulated to answer it."""
+    setup, scenario = answer.setup, answer.setup.scenario
+    drafting = "plain decoding"
+    if not scenario.is_plain:
+        drafting = (
+            f"{setup.drafter.name}, block {scenario.drafter.block}, budget {scenario.tree.budget}"
+            f" (M = {scenario.verify_tokens}), tree on {scenario.tree.builder.value}"
+        )
+    machine = setup.machine
+    return "\n".join(
+        [
+            scenario.question,
+            f"{scenario.gpus}x {machine.gpu.name}, {machine.interconnect.name}, {machine.host.name},"
+            f" {machine.stack.name}; {setup.model.name}",
+            drafting,
+            f"context {scenario.load.context_tokens:,}, {scenario.load.output_tokens:,} tokens a run;"
+            f" {answer.summary.runs} runs, {answer.summary.steps:,} steps,"
+            f" engine {answer.engine}, seed {scenario.seed}",
+        ]
+    )
+
+
+def quantities(summary: Summary) -> Table:
+    """Throughput, step time and acceptance length with their intervals and quantiles."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("")
+    for name in ("mean", "P5", "P50", "P95"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    rows = (
+        ("throughput", summary.throughput_tok_s, "tok/s, over runs"),
+        ("step time", summary.step_time_ms, "ms, over steps"),
+        ("acceptance length", summary.acceptance_length, "tokens, over steps"),
+    )
+    for name, value, unit in rows:
+        table.add_row(
+            name, with_half_width(value), *(number(q) for q in (value.p5, value.p50, value.p95)), unit
+        )
+    return table
+
+
+def with_half_width(value: Spread) -> str:
+    """``607.1 +- 5.2``, or the mean alone where no interval exists."""
+    if value.half_width is None:
+        return number(value.mean)
+    return f"{number(value.mean)} +- {value.half_width:.{decimals(value.mean)}f}"
+
+
+def number(value: float) -> str:
+    """Enough digits to tell neighbours apart, and no more."""
+    return f"{value:.{decimals(value)}f}"
+
+
+def decimals(value: float) -> int:
+    """Decimal places that leave about four significant digits."""
+    return 1 if abs(value) >= 100 else 2
+
+
+def range_lines(answer: Answer) -> list[str]:
+    """Throughput at both ends of what is not known about the mean acceptance length."""
+    if not answer.range_ends:
+        return []
+    ends = ", ".join(
+        f"{with_half_width(end.throughput_tok_s)} tok/s at {end.mean_length:g} tokens a step"
+        for end in answer.range_ends
+    )
+    return [f"Not luck but not known: {ends}."]
+
+
+def histogram(summary: Summary) -> str:
+    """Shares of steps by tokens committed, one block character each."""
+    highest = max(summary.length_shares)
+    bars = "".join(
+        BLOCKS[max(1, round(share / highest * (len(BLOCKS) - 1)))] if share else BLOCKS[0]
+        for share in summary.length_shares
+    )
+    full = summary.length_shares[-1]
+    top = len(summary.length_shares)
+    return f"tokens a step 1-{top}: [{bars}]  {top} tokens in {percent(full)} of steps"
+
+
+def percent(share: float) -> str:
+    """``12.3 %``."""
+    return f"{100 * share:.1f} %"
+
+
+def side_by_side(left: RenderableType, right: RenderableType) -> Table:
+    """Two tables beside each other."""
+    grid = Table.grid(padding=(0, 4, 0, 0))
+    grid.add_row(left, right)
+    return grid
+
+
+def breakdown(summary: Summary) -> Table:
+    """Where the step goes: the critical path by component."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("critical path of the step", no_wrap=True)
+    table.add_column("share", justify="right")
+    table.add_column("ms", justify="right")
+    table.add_column("")
+    largest = max(summary.components.values())
+    for component, share in summary.components.items():
+        bar = "█" * round(BAR_WIDTH * share / largest)
+        table.add_row(component.value, percent(share), f"{share * summary.step_time_ms.mean:.2f}", bar)
+    table.add_row("sum", percent(sum(summary.components.values())), f"{summary.step_time_ms.mean:.2f}", "")
+    return table
+
+
+def utilisation(summary: Summary) -> Table:
+    """How busy each kind of lane is; for GPUs the mean and the extremes over ranks."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("lanes")
+    table.add_column("busy", justify="right")
+    table.add_column("over ranks", justify="right")
+    for name, values in _by_kind(summary.utilisation).items():
+        mean = sum(values) / len(values)
+        ranks = f"{100 * min(values):.1f}-{100 * max(values):.1f}" if len(values) > 1 else ""
+        table.add_row(name, percent(mean), ranks)
+    table.add_row("", "", "")
+    table.add_row("AllReduce a step", f"{summary.allreduce_transfer_ms:.2f} ms", "transfer")
+    table.add_row("", f"{summary.allreduce_wait_ms:.2f} ms", "waiting")
+    return table
+
+
+def _by_kind(lanes: dict[Lane, float]) -> dict[str, list[float]]:
+    """Utilisations by lane, the ranks of one queue together."""
+    kinds: dict[str, list[float]] = {}
+    for lane, value in lanes.items():
+        device = lane.device.rstrip("0123456789") if lane.device.startswith("gpu") else lane.device
+        kinds.setdefault(f"{device}/{lane.queue}", []).append(value)
+    return kinds
+
+
+def notes(answer: Answer) -> list[str]:
+    """What the number rests on, how it was launched, what was published, what is assumed."""
+    found = [rests_on(answer.summary), launch_line(answer)]
+    if answer.comparison is not None:
+        found += comparison_lines(answer.comparison)
+    if answer.interrupted:
+        found.append(f"Interrupted: {answer.summary.runs} of {answer.setup.scenario.runs} runs were played.")
+    if answer.summary.throughput_tok_s.half_width is None:
+        found.append(f"Fewer than {MIN_RUNS} runs: no interval is given.")
+    if answer.setup.drafter.hypothetical and not answer.setup.scenario.is_plain:
+        found.append(f"Hypothesis: {answer.setup.drafter.title}.")
+    return found + [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]
+
+
+def rests_on(summary: Summary) -> str:
+    """Shares of the step by the source of its figures."""
+    shares = ", ".join(f"{s.name} {percent(summary.sources.get(s, 0.0))}" for s in Source)
+    return f"The step rests on: {shares}"
+
+
+def launch_line(answer: Answer) -> str:
+    """How the verify pass reaches the GPU, and why."""
+    setup = answer.setup
+    nodes, launches = launch_counts(answer)
+    limit = setup.launch_limit
+    how = f"Launch: one graph of {nodes:,} kernels" if nodes else f"Launch: {launches:,} kernels one by one"
+    if limit is None:
+        return f"{how}."
+    budget, capability = limit.max_tree_budget, limit.compute_capability
+    if setup.verify_launch is LaunchMode.EAGER:
+        return f"{how}: budgets above {budget} cannot be captured on {capability} ({limit.ref})."
+    assert setup.scenario.capture_limit is CaptureLimit.LIFTED
+    return f"{how}, as if {capability} could capture budgets above {budget} ({limit.ref})."
+
+
+def launch_counts(answer: Answer) -> tuple[int, int]:
+    """Kernels of the largest graph of a step, and kernels launched one by one."""
+    works = [op.work for op in answer.graph.ops]
+    graphs = [work.nodes for work in works if isinstance(work, GraphLaunch)]
+    eager = [work.kernels for work in works if isinstance(work, EagerLaunch)]
+    eager_verify = answer.setup.verify_launch is LaunchMode.EAGER
+    return (0 if eager_verify else max(graphs, default=0)), sum(eager)
+
+
+def comparison_lines(comparison: Comparison) -> list[str]:
+    """The published figure beside the prediction, and what stays unexplained."""
+    anchor = comparison.anchor
+    predicted = comparison.predicted_tok_s
+    if anchor.tok_s_range is None:
+        published, verdict = f"{anchor.tok_s:g}", f"{100 * comparison.error:+.1f} %"
+    else:
+        low, high = anchor.tok_s_range
+        inside = "inside the range" if low <= predicted <= high else "outside the range"
+        published = f"{low:g}-{high:g}"
+        verdict = f"{inside}, {100 * comparison.error:+.1f} % from its middle"
+    found = [f"Published: {published} tok/s ({anchor.source}). Predicted: {predicted:.1f} ({verdict})."]
+    if comparison.unexplained_ms is not None and comparison.published_step_ms is not None:
+        step_ms = comparison.published_step_ms - comparison.unexplained_ms
+        found.append(
+            f"Published step: {comparison.published_step_ms:.1f} ms; predicted {step_ms:.1f} ms;"
+            f" unexplained {comparison.unexplained_ms:+.1f} ms."
+        )
+    return found

@@ -1,0 +1,37 @@
+"""Find scenario files: by path, or shipped ones by name."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from sim.errors import ScenarioError
+
+
+def folder() -> Path:
+    """Where the shipped scenarios are: inside an installed package, or beside it in a checkout."""
+    package = Path(__file__).parent
+    installed = package / "scenarios"
+    return installed if installed.is_dir() else package.parent / "scenarios"
+
+
+def names() -> list[str]:
+    """The names of the shipped scenarios, sorted."""
+    return sorted(path.stem for path in folder().glob("*.yaml"))
+
+
+def find(scenario: str) -> Path:
+    """The file that *scenario* names; ScenarioError with the nearest name where there is none."""
+    path = Path(scenario)
+    if path.suffix or path.exists():
+        if path.is_file():
+            return path
+        raise ScenarioError(scenario, 0, "", f"no such file{_hint(path.stem)}")
+    if scenario in names():
+        return folder() / f"{scenario}.yaml"
+    raise ScenarioError(scenario, 0, "", f"no such file, nor a shipped scenario{_hint(scenario)}")
+
+
+def _hint(name: str) -> str:
+    near = difflib.get_close_matches(name, names(), n=1, cutoff=0.5)
+    return f", did you mean '{near[0]}'?" if near else f" (shipped: {', '.join(names())})"

@@ -1,0 +1,100 @@
+"""Scenarios and machines made for a test: few layers, figures scaled, noise taken away."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from hwmodels.catalog import Figure, Gpu
+from hwmodels.documents import Strict
+from hwmodels.work import MlaAttention
+from sim import scenario
+from sim.graph import StepGraph
+from sim.records import StepRecords
+from sim.scenario import Scenario
+from sim.setup import Setup, resolve
+
+BASE = Path(__file__).with_name("base.yaml")
+
+Model = TypeVar("Model", bound=Strict)
+
+
+def scenario_with(*overrides: str) -> Scenario:
+    """The base scenario with ``key=value`` overrides."""
+    return scenario.load(BASE, overrides)
+
+
+def full_setup(*overrides: str) -> Setup:
+    """The base scenario resolved, all 61 layers of it."""
+    return resolve(scenario_with(*overrides))
+
+
+def small_setup(*overrides: str, layers: int = 2, draft_layers: int = 1) -> Setup:
+    """The base scenario on a model of few layers, the first of them dense."""
+    setup = full_setup(*overrides)
+    model = setup.model.model_copy(update={"layers": layers, "dense_layers": 1})
+    return replace(setup, model=model, drafter=setup.drafter.model_copy(update={"layers": draft_layers}))
+
+
+def with_figures(model: Model, **values: float) -> Model:
+    """*model* with some of its figures set to other values."""
+    changed = {name: getattr(model, name).model_copy(update={"value": v}) for name, v in values.items()}
+    return model.model_copy(update=changed)
+
+
+def with_noise(setup: Setup, **values: float) -> Setup:
+    """*setup* with some of its GPU's noise figures set to other values."""
+    gpu: Gpu = setup.machine.gpu
+    noisy = gpu.model_copy(update={"noise": with_figures(gpu.noise, **values)})
+    return replace(setup, machine=replace(setup.machine, gpu=noisy))
+
+
+def without_noise(setup: Setup, **kept: float) -> Setup:
+    """*setup* where every execution takes its mean time; *kept* names GPU noise that stays."""
+    machine = setup.machine
+    quiet = replace(
+        machine,
+        interconnect=with_figures(machine.interconnect, noise_cv=0.0),
+        host=with_figures(machine.host, noise_cv=0.0, graph_launch_cv=0.0),
+    )
+    silent = {"kernel_cv": 0.0, "step_cv": 0.0, "rank_cv": 0.0, "spike_probability": 0.0}
+    return with_noise(replace(setup, machine=quiet), **(silent | kept))
+
+
+def with_dispatch(setup: Setup, **values: float) -> Setup:
+    """*setup* with some of its stack's host costs set to other values."""
+    stack = setup.machine.stack
+    changed = stack.model_copy(update={"dispatch": with_figures(stack.dispatch, **values)})
+    return replace(setup, machine=replace(setup.machine, stack=changed))
+
+
+def with_overlap(setup: Setup, **switches: bool) -> Setup:
+    """*setup* with some of its stack's overlaps switched."""
+    stack = setup.machine.stack
+    changed = stack.model_copy(update={"overlap": stack.overlap.model_copy(update=switches)})
+    return replace(setup, machine=replace(setup.machine, stack=changed))
+
+
+def host_figures(setup: Setup) -> dict[str, float]:
+    """Every time (us) that the stack charges to the host, by key."""
+    dispatch = setup.machine.stack.dispatch
+    names = [name for name in type(dispatch).model_fields if isinstance(getattr(dispatch, name), Figure)]
+    on_gpu = {"top_k_us", "gpu_tree_build_us"}
+    return {name: getattr(dispatch, name).value for name in names if name not in on_gpu}
+
+
+def attention_of(graph: StepGraph) -> list[MlaAttention]:
+    """Every attention op's work."""
+    return [op.work for op in graph.ops if isinstance(op.work, MlaAttention)]
+
+
+def plain_data(records: StepRecords) -> dict[str, Any]:
+    """*records* as lists, to compare with ``==``."""
+    return {field.name: _listed(getattr(records, field.name)) for field in fields(records)}
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key.value: array.tolist() for key, array in value.items()}
+    return value.tolist()
