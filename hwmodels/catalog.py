@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 from enum import Enum
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -21,7 +20,7 @@ from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
 from hwmodels.work import DType
 
-DATA = Path(str(resources.files("hwmodels"))) / "data"
+DATA = Path(__file__).resolve().parent / "data"
 TABLES = DATA / "tables"
 
 

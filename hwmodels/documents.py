@@ -154,7 +154,8 @@ def validate(document: Document, model: type[Model], error: type[DocumentError] 
 def _translate(
     document: Document, model: type[BaseModel], problem: ValidationError, error: type[DocumentError]
 ) -> DocumentError:
-    first = problem.errors(include_url=False)[0]
+    # An unknown key first: it usually explains why another one is missing.
+    first = min(problem.errors(include_url=False), key=lambda found: found["type"] != "extra_forbidden")
     path = tuple(first["loc"])
     where = (*document.place(path), dotted(path))
     kind = first["type"]
@@ -166,6 +167,7 @@ def _translate(
     if kind == "value_error":
         return error(*where, str(first["ctx"]["error"]))
     wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    wanted = wanted.replace("an object", "a mapping of keys to values").replace("array", "list")
     hint = did_you_mean_choice(first)
     return error(*where, f"expected {wanted}, got {json.dumps(first['input'])}{hint}")
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -163,30 +165,19 @@ def _load(scenario: str, overrides: list[str]) -> tuple[Path, Setup]:
     return path, resolve(load(path, tuple(overrides)))
 
 
-class _progress:
-    """A progress bar on stderr while runs are played; nothing where *hidden* or not a terminal."""
+@contextmanager
+def _progress(total: int, hidden: bool) -> Iterator[Callable[[], None]]:
+    """A progress bar on stderr that the yielded function advances; nothing where *hidden*."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def __init__(self, total: int, hidden: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("runs"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=hidden,
-            transient=True,
-        )
-        self._task = self._bar.add_task("runs", total=total)
-
-    def __enter__(self) -> Callable[[], None]:
-        self._bar.start()
-        return lambda: self._bar.advance(self._task)
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, disable=hidden or not console.is_terminal, transient=True
+    ) as bar:
+        task = bar.add_task("runs", total=total)
+        yield lambda: bar.advance(task)
 
 
 def main() -> None:

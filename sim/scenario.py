@@ -143,7 +143,7 @@ class KvCache(Strict):
 class Load(Strict):
     """The requests: concurrency 1, one after another."""
 
-    context_tokens: int = Field(ge=1, le=MAX_CONTEXT)
+    context_tokens: int = Field(ge=0, le=MAX_CONTEXT)
     """Tokens in the cache when decoding begins."""
     output_tokens: int = Field(default=512, ge=1, le=1_000_000)
     """A run decodes until it has committed at least this many tokens."""

@@ -10,7 +10,7 @@ from sim.errors import ScenarioError
 
 def folder() -> Path:
     """Where the shipped scenarios are: inside an installed package, or beside it in a checkout."""
-    package = Path(__file__).parent
+    package = Path(__file__).resolve().parent
     installed = package / "scenarios"
     return installed if installed.is_dir() else package.parent / "scenarios"
 

@@ -29,7 +29,10 @@ def test_the_path_is_contiguous_in_time_from_zero_to_the_end(case: Case) -> None
     end = oracle.play(graph, durations)
     path = critical_path(graph, durations, end)
     for step in range(len(durations)):
-        spans = [(int(end[step, op] - durations[step, op]), int(end[step, op])) for op in np.flatnonzero(path[step])]
+        spans = [
+            (int(end[step, op] - durations[step, op]), int(end[step, op]))
+            for op in np.flatnonzero(path[step])
+        ]
         begins, ends = zip(*sorted(spans), strict=True)
         assert begins == (0, *ends[:-1])
         assert ends[-1] == end[step].max()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from strategies import graph_of, graphs, lanes, plain_op
@@ -65,15 +64,6 @@ def test_the_builder_numbers_lanes_by_first_use_and_drops_repeated_dependencies(
     graph = builder.build()
     assert graph.lanes == (a, b)
     assert [(op.lanes, op.after, op.rank) for op in graph.ops] == [((0,), (), 0), ((1, 0), (0,), None)]
-
-
-def test_select_finds_the_ops_of_a_component() -> None:
-    builder, lane = GraphBuilder(), Lane("gpu0", "compute")
-    for component in (Component.DENSE, Component.EXPERTS, Component.DENSE):
-        builder.add(Phase.VERIFY, component, Elementwise(8), [lane])
-    graph = builder.build()
-    assert np.array_equal(graph.select(Component.DENSE), [0, 2])
-    assert len(graph.select(Component.TREE)) == 0
 
 
 def test_a_lane_reads_as_device_and_queue() -> None:

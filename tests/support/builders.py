@@ -31,9 +31,13 @@ def full_setup(*overrides: str) -> Setup:
 
 
 def small_setup(*overrides: str, layers: int = 2, draft_layers: int = 1) -> Setup:
-    """The base scenario on a model of few layers, the first of them dense."""
+    """The base scenario on a model of few layers, the first of them dense.
+
+    Every rank has eight heads however many ranks there are: tables know no wider slices.
+    """
     setup = full_setup(*overrides)
-    model = setup.model.model_copy(update={"layers": layers, "dense_layers": 1})
+    sizes = {"layers": layers, "dense_layers": 1, "heads": 8 * setup.machine.ranks}
+    model = setup.model.model_copy(update=sizes)
     return replace(setup, model=model, drafter=setup.drafter.model_copy(update={"layers": draft_layers}))
 
 
@@ -73,6 +77,14 @@ def with_overlap(setup: Setup, **switches: bool) -> Setup:
     """*setup* with some of its stack's overlaps switched."""
     stack = setup.machine.stack
     changed = stack.model_copy(update={"overlap": stack.overlap.model_copy(update=switches)})
+    return replace(setup, machine=replace(setup.machine, stack=changed))
+
+
+def without_graphs(setup: Setup) -> Setup:
+    """*setup* on a stack that launches every kernel eagerly."""
+    stack = setup.machine.stack
+    eager = stack.dispatch.model_copy(update={"graphs": False})
+    changed = stack.model_copy(update={"dispatch": eager})
     return replace(setup, machine=replace(setup.machine, stack=changed))
 
 

@@ -122,7 +122,9 @@ def add_block(builder: GraphBuilder, block: Block, ranks: int, size: int) -> Non
             _copy(builder, ranks)
 
 
-def _add(builder: GraphBuilder, held: list[Lane], after: tuple[int, ...] = (), rank: int | None = None) -> int:
+def _add(
+    builder: GraphBuilder, held: list[Lane], after: tuple[int, ...] = (), rank: int | None = None
+) -> int:
     return builder.add(Phase.VERIFY, Component.DENSE, Barrier(), held, after, rank)
 
 

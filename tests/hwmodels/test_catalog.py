@@ -1,0 +1,307 @@
+"""The shipped catalog: complete, sourced, found by name, and strict when edited."""
+
+import copy
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from hwmodels import catalog, documents
+from hwmodels.catalog import Drafter, Entry, Figure, Gpu, Host, Interconnect, Kind, Stack, TargetModel
+from hwmodels.documents import Document, Path_, dotted, read, validate
+from hwmodels.errors import DocumentError
+from hwmodels.estimate import Source
+from hwmodels.work import DType
+
+MODELS: dict[Kind, type[Entry]] = {
+    Kind.GPU: Gpu,
+    Kind.INTERCONNECT: Interconnect,
+    Kind.HOST: Host,
+    Kind.STACK: Stack,
+    Kind.MODEL: TargetModel,
+    Kind.DRAFTER: Drafter,
+}
+SHIPPED = [(kind, name) for kind in Kind for name in catalog.names(kind)]
+every_entry = pytest.mark.parametrize(("kind", "name"), SHIPPED)
+OPTIONAL = {"notes", "range", "reread_gb_s", "tile_rows", "small", "capture_limits", "hypothetical"}
+
+
+def path_of(kind: Kind, name: str) -> Path:
+    return catalog.DATA / kind.value / f"{name}.yaml"
+
+
+@cache
+def document(kind: Kind, name: str) -> Document:
+    return read(path_of(kind, name))
+
+
+def all_figures(value: Any) -> Iterator[Figure]:
+    """Every Figure inside *value*, those in lists included."""
+    if isinstance(value, Figure):
+        yield value
+    elif isinstance(value, BaseModel):
+        yield from all_figures([getattr(value, name) for name in type(value).model_fields])
+    elif isinstance(value, dict | list | tuple):
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from all_figures(child)
+
+
+def paths(value: Any, path: Path_ = ()) -> list[Path_]:
+    """The path of every key under *value*."""
+    if not isinstance(value, dict | list):
+        return []
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    return [p for key, child in items for p in ((*path, key), *paths(child, (*path, key)))]
+
+
+def parent(data: Any, path: Path_) -> Any:
+    for part in path[:-1]:
+        data = data[part]
+    return data
+
+
+def keyed(kind: Kind, name: str) -> list[Path_]:
+    """Paths that end in a key, not in a list index nor in a key of a free mapping."""
+    found = paths(document(kind, name).data)
+    return [p for p in found if isinstance(p[-1], str) and p[-2:-1] != ("tflops",)]
+
+
+entries = st.sampled_from(SHIPPED)
+edits = entries.flatmap(lambda entry: st.tuples(st.just(entry), st.sampled_from(keyed(*entry))))
+Edit = tuple[tuple[Kind, str], Path_]
+
+
+def refusal(kind: Kind, name: str, data: dict[str, Any]) -> DocumentError | None:
+    """The error that *data* gets as an edited version of an entry; None where it is valid."""
+    original = document(kind, name)
+    try:
+        validate(Document(original.file, data, original.places), MODELS[kind])
+    except DocumentError as error:
+        return error
+    return None
+
+
+@every_entry
+def test_an_entry_is_named_like_its_file(kind: Kind, name: str) -> None:
+    entry = validate(document(kind, name), MODELS[kind])
+    assert entry.name == name
+    assert entry.title
+
+
+@every_entry
+def test_an_entry_is_found_by_its_name(kind: Kind, name: str) -> None:
+    found, entry = catalog.find(name)
+    assert (found, entry.name, type(entry)) == (kind, name, MODELS[kind])
+
+
+def test_no_name_is_used_twice() -> None:
+    names = [name for _, name in SHIPPED]
+    assert len(set(names)) == len(names)
+
+
+def test_every_section_has_entries() -> None:
+    assert all(catalog.names(kind) for kind in Kind)
+
+
+@pytest.mark.parametrize("name", [name for _, name in SHIPPED])
+def test_every_figure_has_a_reference_and_lies_in_its_range(name: str) -> None:
+    for figure in all_figures(catalog.find(name)[1]):
+        assert len(figure.ref) >= 3
+        low, high = figure.range or (figure.value, figure.value)
+        assert 0 <= low <= figure.value <= high
+        assert figure.spread == pytest.approx((high - low) / 4 / figure.value if figure.value else 0)
+
+
+@pytest.mark.parametrize("name", catalog.names(Kind.GPU))
+def test_every_assumed_figure_of_a_gpu_has_a_range(name: str) -> None:
+    assumed = [figure for figure in all_figures(catalog.gpu(name)) if figure.source is Source.ASSUMED]
+    assert all(figure.range for figure in assumed)
+
+
+def raw_figures(value: Any) -> int:
+    """How many mappings with a value and a source *value* holds."""
+    if isinstance(value, list):
+        return sum(map(raw_figures, value))
+    if not isinstance(value, dict):
+        return 0
+    return ({"value", "source"} <= set(value)) + sum(map(raw_figures, value.values()))
+
+
+@every_entry
+def test_figures_lists_every_figure_outside_lists(kind: Kind, name: str) -> None:
+    data = {k: v for k, v in document(kind, name).data.items() if not isinstance(v, list)}
+    listed = catalog.figures(catalog.find(name)[1])
+    assert len(listed) == len({key for key, _ in listed}) == raw_figures(data)
+
+
+def test_figures_are_listed_by_dotted_key() -> None:
+    listed = dict(catalog.figures(catalog.gpu("b300_sxm")))
+    assert listed["tflops.fp8"].value == 4500
+    assert listed["noise.step_cv"].value == 0.013
+
+
+@pytest.mark.parametrize("stack", catalog.names(Kind.STACK))
+@pytest.mark.parametrize("gpu", catalog.names(Kind.GPU))
+def test_every_stack_covers_every_gpu(stack: str, gpu: str) -> None:
+    entry = catalog.stack(stack)
+    assert any(gpu in kernel.gpus for kernel in entry.attention)
+    assert any(gpu in kernel.gpus and kernel.dtype is DType.INT4 for kernel in entry.experts)
+
+
+@pytest.mark.parametrize("stack", catalog.names(Kind.STACK))
+def test_every_stack_names_known_gpus_and_covers_every_fabric(stack: str) -> None:
+    entry = catalog.stack(stack)
+    named = {gpu for kernel in (*entry.attention, *entry.experts) for gpu in kernel.gpus}
+    assert named == set(catalog.names(Kind.GPU))
+    fabrics = {catalog.interconnect(name).fabric for name in catalog.names(Kind.INTERCONNECT)}
+    assert fabrics == {fabric for choice in entry.allreduce for fabric in choice.fabrics}
+
+
+# config.json of moonshotai/Kimi-K2.6.
+def test_kimi_has_its_published_shape() -> None:
+    kimi = catalog.target_model("kimi_k2_6")
+    assert (kimi.layers, kimi.dense_layers, kimi.hidden, kimi.heads) == (61, 1, 7168, 64)
+    assert (kimi.experts, kimi.top_k, kimi.expert_intermediate) == (384, 8, 2048)
+    assert kimi.latent == 576
+
+
+LOADERS = {
+    catalog.gpu: "b200_sxm",
+    catalog.interconnect: "nvlink5",
+    catalog.host: "epyc_dual",
+    catalog.stack: "sglang",
+    catalog.target_model: "kimi_k2_6",
+    catalog.drafter: "kimi_dflash",
+}
+
+
+@pytest.mark.parametrize(("load", "name"), LOADERS.items())
+def test_each_section_has_a_loader(load: Any, name: str) -> None:
+    assert load(name) is catalog.find(name)[1]
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "expected"),
+    [
+        (catalog.gpu, "b300", "no gpu named 'b300', did you mean 'b300_sxm'?"),
+        (catalog.stack, "sglan", "no stack named 'sglan', did you mean 'sglang'?"),
+        (catalog.interconnect, "nvlinkk5", "no interconnect named 'nvlinkk5', did you mean 'nvlink5'?"),
+        (catalog.host, "epyc", "no host named 'epyc', did you mean 'epyc_dual'?"),
+        (catalog.target_model, "kimi_k26", "no model named 'kimi_k26', did you mean 'kimi_k2_6'?"),
+        (catalog.drafter, "x", "no drafter named 'x' (known: kimi_dflash, kimi_dflash_block16)"),
+        (catalog.find, "b300_sx", "no entry named 'b300_sx', did you mean 'b300_sxm'?"),
+        (catalog.find, "???", "no entry named '???'"),
+    ],
+)
+def test_an_unknown_name_suggests_the_nearest(load: Any, name: str, expected: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        load(name)
+    assert str(caught.value) == f"catalog: {expected}"
+
+
+def test_an_entry_can_be_loaded_by_path(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(path_of(Kind.GPU, "b300_sxm").read_text().replace("value: 6300", "value: 6000"))
+    assert catalog.gpu(str(own)).achieved_bandwidth_gb_s.value == 6000
+
+
+def test_a_path_without_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"own\.yaml: no such file"):
+        catalog.gpu(str(tmp_path / "own.yaml"))
+
+
+@given(edits)
+def test_a_missing_key_is_named(edit: Edit) -> None:
+    entry, path = edit
+    data = copy.deepcopy(document(*entry).data)
+    del parent(data, path)[path[-1]]
+    error = refusal(*entry, data)
+    assert (error is None) == (path[-1] in OPTIONAL)
+    assert error is None or (error.key, error.problem) == (dotted(path), "missing, and it has no default")
+
+
+@given(edits)
+def test_an_unknown_key_is_named(edit: Edit) -> None:
+    entry, path = edit
+    assume("tflops" not in path)
+    data = copy.deepcopy(document(*entry).data)
+    parent(data, path)["zzz"] = 1
+    error = refusal(*entry, data)
+    assert error is not None
+    assert error.key == dotted((*path[:-1], "zzz"))
+    assert error.problem.startswith("unknown key (known: ")
+
+
+@given(edits)
+def test_a_value_of_the_wrong_type_is_named(edit: Edit) -> None:
+    entry, path = edit
+    data = copy.deepcopy(document(*entry).data)
+    holder = parent(data, path)
+    holder[path[-1]] = "text" if isinstance(holder[path[-1]], dict) else {"a": 1}
+    error = refusal(*entry, data)
+    assert error is not None
+    assert error.key == dotted(path)
+    assert error.line == document(*entry).places[path][1]
+    assert error.problem.startswith("expected ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "value: 7750",
+            "value: -1",
+            ":21: memory_bandwidth_gb_s.value: expected greater than or equal to 0, got -1",
+        ),
+        ("value: 7750", "value: '7750'", ':21: memory_bandwidth_gb_s.value: expected number, got "7750"'),
+        ("value: 7750", "value: true", ":21: memory_bandwidth_gb_s.value: expected number, got true"),
+        (
+            "value: 7750",
+            "value: 9000",
+            ":20: memory_bandwidth_gb_s: value 9000.0 lies outside its range [7750.0, 8000.0]",
+        ),
+        (
+            "source: datasheet",
+            "source: datashet",
+            ":22: memory_bandwidth_gb_s.source: "
+            "expected 'measured', 'fitted', 'scaled', 'datasheet' or 'assumed', "
+            "got \"datashet\", did you mean 'datasheet'?",
+        ),
+        (
+            "noise:\n",
+            "noise:\n  kernel_vc: 1\n",
+            ":87: noise.kernel_vc: unknown key, did you mean 'kernel_cv'?",
+        ),
+    ],
+)
+def test_an_edited_gpu_is_refused_in_words(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(path_of(Kind.GPU, "b300_sxm").read_text().replace(old, new, 1))
+    with pytest.raises(DocumentError) as caught:
+        catalog.gpu(str(own))
+    assert str(caught.value) == f"{own}{expected}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("top_k: 8", "top_k: 800", "top_k 800 exceeds experts 384"),
+        ("dense_layers: 1", "dense_layers: 99", "dense_layers 99 exceeds layers 61"),
+    ],
+)
+def test_sizes_of_a_model_must_agree(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(path_of(Kind.MODEL, "kimi_k2_6").read_text().replace(old, new))
+    with pytest.raises(DocumentError) as caught:
+        catalog.target_model(str(own))
+    assert str(caught.value) == f"{own}: {expected}"
+
+
+def test_no_shipped_file_comes_near_the_limits() -> None:
+    sizes = [path_of(kind, name).stat().st_size for kind, name in SHIPPED]
+    assert max(sizes) < documents.MAX_BYTES / 10

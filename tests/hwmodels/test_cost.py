@@ -1,0 +1,431 @@
+"""Laws of the cost model, over every shipped GPU with each stack and each fabric that fits it."""
+
+import math
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodels import catalog, tables
+from hwmodels.catalog import Kind
+from hwmodels.cost import CostModel, Machine
+from hwmodels.errors import HardwareError
+from hwmodels.estimate import Bound, Source
+from hwmodels.work import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    BatchedGemm,
+    Copy,
+    CopyDirection,
+    DType,
+    EagerLaunch,
+    Elementwise,
+    Gemm,
+    GpuKernel,
+    GpuTask,
+    GqaAttention,
+    GraphLaunch,
+    GroupedExperts,
+    HostTask,
+    HostWork,
+    MlaAttention,
+    StreamContention,
+    Work,
+)
+
+PCIE = ("pcie5_nccl", "pcie5_p2p_one_socket", "pcie5_dual_socket", "pcie5_dual_socket_tuned")
+FABRICS = {
+    "b200_sxm": ("nvlink5",),
+    "b300_sxm": ("nvlink5",),
+    "h100_sxm": ("nvlink4",),
+    "h200_sxm": ("nvlink4",),
+    "rtx_pro_6000_server": PCIE,
+}
+Works = st.SearchStrategy[Any]
+Segment = tuple[CostModel, int, int, int]
+
+
+def machine(gpu: str, fabric: str, stack: str, expert_kernel: str | None = None) -> Machine:
+    host = "epyc_dual" if fabric in PCIE else "xeon_dual"
+    parts = (catalog.interconnect(fabric), catalog.host(host), catalog.stack(stack))
+    return Machine(catalog.gpu(gpu), 8, *parts, expert_kernel)
+
+
+MODELS = [
+    CostModel(machine(gpu, fabric, stack))
+    for gpu, fabrics in FABRICS.items()
+    for fabric in fabrics
+    for stack in catalog.names(Kind.STACK)
+]
+B300 = CostModel(machine("b300_sxm", "nvlink5", "sglang"))
+H200 = CostModel(machine("h200_sxm", "nvlink4", "sglang"))
+PRO_6000 = CostModel(machine("rtx_pro_6000_server", "pcie5_dual_socket", "sglang"))
+PRO_6000_NATIVE = CostModel(machine("rtx_pro_6000_server", "pcie5_p2p_one_socket", "native"))
+
+models = st.sampled_from(MODELS)
+few = st.integers(1, 200)
+many = st.integers(1, 300_000)
+sizes_bytes = st.integers(1, 2**26)
+
+GEMMS: Works = st.builds(
+    Gemm,
+    m=few,
+    n=st.integers(1, 60_000),
+    k=st.integers(1, 20_000),
+    dtype=st.sampled_from([DType.BF16, DType.FP8_BLOCK]),
+)
+BATCHED: Works = st.builds(BatchedGemm, batch=few, m=few, n=few, k=few, dtype=st.just(DType.BF16))
+EXPERTS: Works = st.builds(
+    GroupedExperts,
+    tokens=few,
+    touched=st.floats(0, 400),
+    experts=st.sampled_from([128, 384]),
+    top_k=st.integers(1, 8),
+    hidden=st.sampled_from([4096, 7168]),
+    intermediate=st.sampled_from([128, 256]),
+    dtype=st.just(DType.INT4),
+)
+MLA: Works = st.builds(
+    MlaAttention,
+    requests=few,
+    queries=few,
+    context=many,
+    heads=st.sampled_from([8, 16]),
+    latent=st.just(576),
+    dtype=st.just(DType.BF16),
+    run_tokens=st.integers(1, 4096),
+)
+GQA: Works = st.builds(
+    GqaAttention,
+    queries=few,
+    context=many,
+    window=st.integers(1, 4096),
+    heads=few,
+    kv_heads=few,
+    head_dim=few,
+    dtype=st.just(DType.BF16),
+)
+ELEMENTWISE: Works = st.builds(Elementwise, sizes_bytes)
+CONTENTION: Works = st.builds(StreamContention, sizes_bytes)
+KERNELS: Works = st.builds(GpuKernel, st.sampled_from(GpuTask), few)
+UNMEASURED_RANKS = st.sampled_from([3, 5, 6, 16])
+CLOSED_FORM: Works = st.builds(AllReduce, sizes_bytes, UNMEASURED_RANKS)
+REDUCES: Works = st.builds(AllReduce, st.integers(0, 2**26), st.integers(1, 16))
+GATHERS: Works = st.builds(AllGather, sizes_bytes, st.integers(1, 16))
+COPIES: Works = st.builds(Copy, sizes_bytes, st.sampled_from(CopyDirection))
+GRAPHS: Works = st.builds(GraphLaunch, few)
+EAGER: Works = st.builds(EagerLaunch, few, st.booleans())
+HOST: Works = st.builds(HostWork, st.sampled_from(HostTask), few)
+ON_GPU: Works = st.one_of(GEMMS, BATCHED, EXPERTS, MLA, GQA, ELEMENTWISE, CONTENTION, KERNELS)
+ANY: Works = st.one_of(ON_GPU, REDUCES, GATHERS, COPIES, GRAPHS, EAGER, HOST, st.just(Barrier()))
+
+GROWING = {
+    "gemm": (GEMMS, "m n k"),
+    "batched_gemm": (BATCHED, "batch m n k"),
+    "experts": (EXPERTS, "touched tokens hidden intermediate"),
+    "mla": (MLA, "context queries requests"),
+    "gqa": (GQA, "context queries window heads kv_heads"),
+    "elementwise": (ELEMENTWISE, "size_bytes"),
+    "contention": (CONTENTION, "size_bytes"),
+    "allreduce": (CLOSED_FORM, "size_bytes"),
+    "allgather": (GATHERS, "size_bytes ranks"),
+    "copy": (COPIES, "size_bytes"),
+    "graph_launch": (GRAPHS, "nodes"),
+    "eager_launch": (EAGER, "kernels"),
+    "host": (HOST, "items"),
+}
+LAWS = [
+    pytest.param(works, size, id=f"{kind}.{size}")
+    for kind, (works, sizes) in GROWING.items()
+    for size in sizes.split()
+]
+
+
+def seconds(model: CostModel, work: Work) -> float:
+    return model.estimate(work).seconds
+
+
+def at_least(value: float) -> float:
+    """*value* less what rounding may take."""
+    return value * (1 - 1e-12)
+
+
+def kimi_experts(tokens: int, touched: float, dtype: DType = DType.INT4) -> GroupedExperts:
+    sizes = {"experts": 384, "top_k": 8, "hidden": 7168, "intermediate": 256}
+    return GroupedExperts(tokens=tokens, touched=touched, dtype=dtype, **sizes)
+
+
+def attention(requests: int, queries: int, context: int, run_tokens: int = 2**20) -> MlaAttention:
+    sizes = {"requests": requests, "queries": queries, "context": context, "run_tokens": run_tokens}
+    return MlaAttention(heads=8, latent=576, dtype=DType.BF16, **sizes)
+
+
+@pytest.mark.parametrize(("works", "size"), LAWS)
+@given(data=st.data(), model=models, growth=st.integers(1, 10_000))
+def test_no_estimate_falls_as_a_size_grows(
+    works: Works, size: str, data: st.DataObject, model: CostModel, growth: int
+) -> None:
+    work = data.draw(works)
+    larger = replace(work, **{size: getattr(work, size) + growth})
+    assert seconds(model, larger) >= at_least(seconds(model, work))
+
+
+@given(models, ANY)
+def test_every_estimate_is_finite_and_names_its_evidence(model: CostModel, work: Work) -> None:
+    estimate = model.estimate(work)
+    assert 0 <= estimate.seconds < math.inf
+    assert 0 <= estimate.spread < math.inf
+    assert isinstance(estimate.source, Source)
+    assert isinstance(estimate.bound, Bound)
+    assert estimate.evidence
+
+
+@given(models, ON_GPU)
+def test_no_estimate_undercuts_the_datasheet(model: CostModel, work: Any) -> None:
+    assert seconds(model, work) >= at_least(model.floor_seconds(work))
+
+
+@given(models, MLA, st.integers(1, 10_000))
+def test_a_fragmented_cache_is_never_faster(model: CostModel, work: MlaAttention, growth: int) -> None:
+    whole = replace(work, run_tokens=work.run_tokens + growth)
+    assert seconds(model, work) >= at_least(seconds(model, whole))
+
+
+@given(models, sizes_bytes)
+def test_one_rank_has_nothing_to_send(model: CostModel, size: int) -> None:
+    assert seconds(model, AllReduce(size, 1)) == seconds(model, AllGather(size, 1)) == 0
+
+
+@given(models, st.integers(1, 16))
+def test_an_empty_message_costs_nothing(model: CostModel, ranks: int) -> None:
+    assert seconds(model, AllReduce(0, ranks)) == seconds(model, AllGather(0, ranks)) == 0
+
+
+def algorithm(model: CostModel, size: int) -> str:
+    link = model.machine.interconnect
+    choice = next(c for c in model.machine.stack.allreduce if link.fabric in c.fabrics)
+    small = choice.small if size <= link.small_message_algorithm_max_bytes.value else None
+    return small or choice.large
+
+
+def measured(model: CostModel, ranks: int) -> dict[int, float]:
+    """Published mean us by message bytes, each from the algorithm that is used at that size."""
+    link, gpu = model.machine.interconnect, model.machine.gpu.measured_as
+    rows = [r for r in tables.rows("allreduce") if (r["fabric"], r["ranks"]) == (link.fabric, str(ranks))]
+    own = [r for r in rows if r["gpu"] == gpu] or rows
+    found: dict[int, list[float]] = defaultdict(list)
+    for row in own:
+        if row["algorithm"] == algorithm(model, int(row["message_bytes"])):
+            found[int(row["message_bytes"])].append(float(row["latency_us"]))
+    return {size: mean(found[size]) for size in sorted(found)}
+
+
+def segments() -> list[Segment]:
+    """Neighbouring measured sizes of one algorithm, for each machine and number of ranks."""
+    found = [(m, n, *pair) for m in MODELS for n in (2, 4, 8) for pair in neighbours(list(measured(m, n)))]
+    return [s for s in found if algorithm(s[0], s[2]) == algorithm(s[0], s[3])]
+
+
+def neighbours(sizes: list[int]) -> list[tuple[int, int]]:
+    return list(pairwise(sizes))
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_allreduce_is_exact_where_it_was_measured(ranks: int) -> None:
+    for model in MODELS:
+        expected = measured(model, ranks)
+        got = {size: seconds(model, AllReduce(size, ranks)) * 1e6 for size in expected}
+        assert got == pytest.approx(expected)
+
+
+@given(st.sampled_from(segments()), st.floats(0, 1))
+def test_allreduce_lies_between_neighbouring_measurements(segment: Segment, fraction: float) -> None:
+    model, ranks, low, high = segment
+    size = round(low + fraction * (high - low))
+    ends = sorted(seconds(model, AllReduce(s, ranks)) for s in (low, high))
+    assert at_least(ends[0]) <= seconds(model, AllReduce(size, ranks)) <= ends[1] * (1 + 1e-12)
+
+
+@given(models, st.integers(1, 2**30))
+def test_beyond_the_table_allreduce_pays_the_ring_bandwidth(model: CostModel, beyond: int) -> None:
+    last = max(measured(model, 8))
+    bandwidth = model.machine.interconnect.bandwidth_gb_s.value * 1e9
+    extra = 2 * beyond * 7 / 8 / bandwidth
+    expected = seconds(model, AllReduce(last, 8)) + extra
+    assert seconds(model, AllReduce(last + beyond, 8)) == pytest.approx(expected)
+
+
+def test_small_messages_on_pcie_take_the_one_shot_kernel() -> None:
+    limit = int(PRO_6000_NATIVE.machine.interconnect.small_message_algorithm_max_bytes.value)
+    assert "one_shot" in PRO_6000_NATIVE.estimate(AllReduce(limit, 8)).evidence
+    assert "nccl" in PRO_6000_NATIVE.estimate(AllReduce(limit + 1, 8)).evidence
+
+
+@pytest.mark.parametrize(
+    ("work", "source"),
+    [
+        (Gemm(9, 7168, 8192, DType.BF16), Source.MEASURED),
+        (Gemm(200, 7168, 8192, DType.BF16), Source.FITTED),
+        (kimi_experts(9, 66.3), Source.FITTED),
+        (replace(kimi_experts(9, 66.3), hidden=4096), Source.SCALED),
+        (replace(kimi_experts(9, 66.3), experts=256), Source.SCALED),
+        (attention(1, 1, 4096), Source.MEASURED),
+        (attention(1, 9, 4096), Source.SCALED),
+        (attention(1, 1, 4096, run_tokens=16), Source.SCALED),
+        (attention(1, 1, 200_000), Source.SCALED),
+        (AllReduce(131_072, 8), Source.MEASURED),
+        (AllReduce(2**24, 8), Source.SCALED),
+        (AllReduce(131_072, 3), Source.DATASHEET),
+    ],
+)
+def test_an_estimate_says_how_far_it_is_from_a_measurement(work: Work, source: Source) -> None:
+    assert H200.estimate(work).source is source
+
+
+# Published by ai-dynamo/aiconfigurator@095f58a: one query, batch 1, 8 heads, bf16 cache.
+@pytest.mark.parametrize(
+    ("model", "context", "us"), [(B300, 16_384, 18.7), (H200, 65_536, 44), (PRO_6000, 65_536, 105)]
+)
+def test_attention_reproduces_the_published_table(model: CostModel, context: int, us: float) -> None:
+    assert seconds(model, attention(1, 1, context)) * 1e6 == pytest.approx(us, rel=0.02)
+
+
+@given(st.integers(1, 128), st.integers(2, 131_072))
+def test_without_a_multi_query_kernel_a_tree_costs_what_a_batch_costs(nodes: int, context: int) -> None:
+    tree, batch = attention(1, nodes, context), attention(nodes, 1, context)
+    assert seconds(PRO_6000, tree) == seconds(PRO_6000, batch)
+
+
+@given(st.integers(2, 64), st.integers(1, 131_072))
+def test_a_rereading_kernel_reads_the_cache_again_for_each_query(queries: int, context: int) -> None:
+    again = (queries - 1) * context * 576 * 2 / 9900e9
+    expected = seconds(B300, attention(1, 1, context)) + again
+    assert seconds(B300, attention(1, queries, context)) == pytest.approx(expected)
+
+
+@given(st.integers(1, 8), st.integers(2, 131_072))
+def test_queries_that_fit_one_tile_share_a_pass_over_the_cache(queries: int, context: int) -> None:
+    assert seconds(H200, attention(1, queries, context)) == seconds(H200, attention(1, 1, context))
+
+
+def test_a_second_tile_reads_the_cache_a_second_time() -> None:
+    extra = seconds(H200, attention(1, 9, 65_536)) - seconds(H200, attention(1, 8, 65_536))
+    bandwidth = H200.machine.gpu.achieved_bandwidth_gb_s.value * 1e9
+    assert extra == pytest.approx(65_536 * 576 * 2 / bandwidth)
+
+
+@given(st.integers(1, 1024))
+def test_each_break_in_the_cache_costs_its_overhead_bytes(runs: int) -> None:
+    gpu = B300.machine.gpu
+    lost = (runs - 1) * gpu.kv_run_overhead_bytes.value / (gpu.achieved_bandwidth_gb_s.value * 1e9)
+    whole, broken = attention(1, 1, 65_536), attention(1, 1, 65_536, run_tokens=-(-65_536 // runs))
+    breaks = -(-65_536 // broken.run_tokens) - 1
+    expected = seconds(B300, whole) + lost * breaks / max(runs - 1, 1)
+    assert seconds(B300, broken) == pytest.approx(expected)
+
+
+def test_a_graph_of_2876_nodes_takes_as_long_to_launch_as_published() -> None:
+    # sgl-project/sglang#29960: 2.83 ms.
+    assert seconds(PRO_6000, GraphLaunch(2876)) == pytest.approx(2.83e-3, rel=0.01)
+
+
+def test_a_tree_of_8_nodes_takes_as_long_to_build_as_published() -> None:
+    # rmagur1203/vllm-ddtree@0fefcaa docs/DDTREE-FINDINGS-EN.md: 98 us.
+    assert seconds(PRO_6000, HostWork(HostTask.TREE_BUILD, 8)) == pytest.approx(98e-6, rel=0.01)
+
+
+@given(COPIES)
+def test_a_copy_is_its_latency_and_its_bytes(work: Copy) -> None:
+    rate = PRO_6000.machine.host.pcie_gb_s.value * 1e9
+    assert seconds(PRO_6000, work) == pytest.approx(56e-6 + work.size_bytes / rate)
+
+
+@given(models, st.integers(1, 1000))
+def test_eager_launches_add_up(model: CostModel, kernels: int) -> None:
+    one = seconds(model, EagerLaunch(1, collective=False))
+    assert seconds(model, EagerLaunch(kernels, collective=False)) == pytest.approx(kernels * one)
+
+
+def test_a_collective_takes_longer_to_launch_from_python() -> None:
+    assert seconds(B300, EagerLaunch(1, collective=True)) == pytest.approx(24e-6)
+    assert seconds(B300, EagerLaunch(1, collective=False)) == pytest.approx(11.2e-6)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_no_kernel_in_a_graph_is_shorter_than_the_shortest(model: CostModel) -> None:
+    floor = model.machine.gpu.kernel_floor_us.value * 1e-6
+    tiny: list[Work] = [
+        Elementwise(1),
+        BatchedGemm(1, 1, 1, 1, DType.BF16),
+        GpuKernel(GpuTask.TREE_ACCEPT, 1),
+    ]
+    assert [seconds(model, work) for work in tiny] == [pytest.approx(floor)] * 3
+    assert seconds(model, StreamContention(1)) < floor
+
+
+def test_a_barrier_costs_nothing() -> None:
+    assert seconds(B300, Barrier()) == 0
+
+
+def test_the_first_kernel_of_a_stack_is_used_unless_another_is_named() -> None:
+    other = CostModel(machine("b300_sxm", "nvlink5", "sglang", "trtllm_gen"))
+    assert B300.expert_kernel(DType.INT4).kernel == "marlin"
+    assert other.expert_kernel(DType.INT4).kernel == "trtllm_gen"
+
+
+def test_the_same_work_is_estimated_once() -> None:
+    assert B300.estimate(attention(1, 1, 777)) is B300.estimate(attention(1, 1, 777))
+
+
+def without(**parts: tuple[()]) -> CostModel:
+    """B300 with a stack that lacks *parts*."""
+    stack = catalog.stack("sglang").model_copy(update=parts)
+    return CostModel(replace(B300.machine, stack=stack))
+
+
+def lacking_reread() -> CostModel:
+    kernel = B300.attention_kernel().model_copy(update={"reread_gb_s": None})
+    stack = catalog.stack("sglang").model_copy(update={"attention": (kernel,)})
+    return CostModel(replace(B300.machine, stack=stack))
+
+
+@pytest.mark.parametrize(
+    ("model", "work", "message"),
+    [
+        (
+            without(experts=()),
+            kimi_experts(9, 66),
+            "sglang on b300_sxm: no int4_wo expert kernel (known: none)",
+        ),
+        (
+            CostModel(machine("b300_sxm", "nvlink5", "sglang", "cutlass")),
+            kimi_experts(9, 66),
+            "sglang on b300_sxm: no int4_wo expert kernel named 'cutlass' (known: marlin, trtllm_gen)",
+        ),
+        (
+            H200,
+            kimi_experts(9, 66, DType.NVFP4),
+            "sglang on h200_sxm: no nvfp4 expert kernel (known: none)",
+        ),
+        (without(attention=()), attention(1, 1, 9), "sglang on b300_sxm: no MLA attention kernel"),
+        (lacking_reread(), attention(1, 2, 9), "sglang: trtllm_mla lacks reread_gb_s"),
+        (without(allreduce=()), AllReduce(9, 8), "sglang: no AllReduce for fabric nvlink5"),
+        (B300, Gemm(1, 256, 256, DType.NVFP4), "b300_sxm: no measured nvfp4 GEMM table"),
+        (H200, BatchedGemm(1, 1, 1, 1, DType.NVFP4), "h200_sxm: no nvfp4 arithmetic"),
+        (
+            B300,
+            replace(attention(1, 1, 9), heads=3),
+            "b300_sxm: no MLA table for sglang 0.5.14 trtllm_mla, 3 heads per rank, bfloat16 KV cache",
+        ),
+    ],
+)
+def test_work_without_a_figure_is_refused(model: CostModel, work: Work, message: str) -> None:
+    with pytest.raises(HardwareError) as caught:
+        model.estimate(work)
+    assert str(caught.value) == message

@@ -1,0 +1,196 @@
+"""Whole runs: reproducible anywhere, independent of one another, and fully accounted for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from builders import plain_data, small_setup
+
+from sim import simulate
+from sim.fusion import unfused
+from sim.records import Run, StepRecords
+from sim.setup import Setup
+from sim.simulate import Simulation
+
+ROOT = Path(__file__).parents[2]
+SCENARIOS = {
+    "tree": (),
+    "tree on the GPU": ("tree.builder=gpu",),
+    "eager": ("tree.budget=9",),
+    "plain": ("tree.budget=0", "acceptance={length: 1}", "load.concurrency=4"),
+    "varied": (
+        "acceptance={mean_length: 4.4, request_sd: 0.5, step_correlation: 0.2, decay_per_1k_context: 1}",
+    ),
+    "one rank": ("gpus=1",),
+    "four ranks": ("gpus=4",),
+}
+any_scenario = pytest.mark.parametrize("name", SCENARIOS)
+DIGEST = """
+import hashlib
+from builders import plain_data, small_setup
+from sim.simulate import Simulation
+simulation = Simulation(small_setup())
+print(hashlib.sha256(repr([plain_data(simulation.run(i).steps) for i in range(2)]).encode()).hexdigest())
+"""
+
+
+@cache
+def setup(name: str) -> Setup:
+    """One of the scenarios on two layers."""
+    return small_setup(*SCENARIOS[name])
+
+
+@cache
+def first_run(name: str) -> Run:
+    """Its run 0."""
+    return Simulation(setup(name)).run(0)
+
+
+def reseeded(name: str, seed: int) -> Setup:
+    """The same scenario with another seed."""
+    return replace(setup(name), scenario=setup(name).scenario.model_copy(update={"seed": seed}))
+
+
+def start(hash_seed: str) -> subprocess.Popen[str]:
+    """A process of its own that prints what it makes of two runs."""
+    paths = [str(ROOT), str(ROOT / "tests" / "support"), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", DIGEST], env=environment, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_seed_gives_the_same_bytes_in_any_process() -> None:
+    processes = [start(hash_seed) for hash_seed in ("0", "12345")]
+    digests = [process.communicate()[0].strip() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert len(digests[0]) == 64
+    assert digests[0] == digests[1]
+
+
+@any_scenario
+def test_a_run_is_the_same_whatever_ran_before(name: str) -> None:
+    simulation = Simulation(setup(name))
+    simulation.run(2)
+    simulation.run(1)
+    assert plain_data(simulation.run(0).steps) == plain_data(first_run(name).steps)
+
+
+def test_runs_and_seeds_differ() -> None:
+    other_run = Simulation(setup("tree")).run(1)
+    other_seed = Simulation(reseeded("tree", 2)).run(0)
+    totals = {run.duration_ns for run in (first_run("tree"), other_run, other_seed)}
+    assert len(totals) == 3
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_the_size_of_a_chunk_never_changes_the_result(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "CHUNK_STEPS", size)
+    again = Simulation(setup("tree")).run(0)
+    assert plain_data(again.steps) == plain_data(first_run("tree").steps)
+
+
+@any_scenario
+def test_fused_and_unfused_runs_leave_the_same_records(name: str) -> None:
+    simulation = Simulation(setup(name))
+    simulation.fusion = unfused(simulation.graph)
+    assert plain_data(simulation.run(0).steps) == plain_data(first_run(name).steps)
+
+
+@any_scenario
+def test_the_longest_path_gives_the_same_records_as_the_engine(name: str) -> None:
+    by_oracle = Simulation(setup(name), play=oracle.play).run(0)
+    assert plain_data(by_oracle.steps) == plain_data(first_run(name).steps)
+
+
+@any_scenario
+@pytest.mark.parametrize("groups", ["critical_ns", "phase_ns", "source_ns"])
+def test_shares_of_the_critical_path_add_up_to_every_step(name: str, groups: str) -> None:
+    steps = first_run(name).steps
+    parts = np.stack(list(getattr(steps, groups).values()))
+    assert (parts >= 0).all()
+    assert parts.sum(axis=0).tolist() == steps.step_ns.tolist()
+
+
+@any_scenario
+def test_lengths_add_up_to_the_output(name: str) -> None:
+    run, load = first_run(name), setup(name).scenario.load
+    lengths = run.steps.lengths
+    assert lengths.sum() >= load.output_tokens > lengths.sum() - lengths[-1]
+    assert run.tokens == lengths.sum() * load.concurrency
+
+
+@any_scenario
+def test_contexts_grow_by_what_was_committed(name: str) -> None:
+    steps, load = first_run(name).steps, setup(name).scenario.load
+    assert steps.contexts[0] == load.context_tokens
+    assert np.diff(steps.contexts).tolist() == steps.lengths[:-1].tolist()
+
+
+@any_scenario
+def test_every_record_has_one_row_per_step(name: str) -> None:
+    steps = first_run(name).steps
+    for field in fields(StepRecords):
+        value = getattr(steps, field.name)
+        for array in value.values() if isinstance(value, dict) else [value]:
+            assert len(array) == len(steps.lengths)
+
+
+@any_scenario
+def test_no_lane_is_busy_longer_than_the_step(name: str) -> None:
+    steps = first_run(name).steps
+    assert (steps.busy_ns >= 0).all()
+    assert (steps.busy_ns <= steps.step_ns[:, None]).all()
+
+
+@any_scenario
+def test_a_run_lasts_as_long_as_its_steps_and_throughput_is_tokens_over_time(name: str) -> None:
+    run = first_run(name)
+    assert run.duration_ns == int(run.steps.step_ns.sum())
+    assert run.throughput_tok_s == pytest.approx(run.tokens / run.duration_ns * 1e9)
+
+
+@any_scenario
+def test_waits_at_collectives_are_never_negative(name: str) -> None:
+    steps = first_run(name).steps
+    assert (steps.collective_wait_ns >= 0).all()
+    assert (steps.collective_transfer_ns >= 0).all()
+
+
+def test_one_rank_neither_waits_nor_transfers() -> None:
+    steps = first_run("one rank").steps
+    assert steps.collective_transfer_ns.tolist() == [0] * len(steps.lengths)
+    assert steps.collective_wait_ns.tolist() == [0] * len(steps.lengths)
+
+
+def test_a_listener_hears_of_every_run_in_order() -> None:
+    heard: list[Run] = []
+    played = list(simulate.play(Simulation(setup("tree")), 3, (heard.append,)))
+    assert heard == played
+    assert [run.index for run in played] == [0, 1, 2]
+
+
+def test_another_mean_length_changes_the_steps_and_not_their_durations() -> None:
+    longer = Simulation(setup("tree"), mean_length=7.0).run(0).steps
+    usual = first_run("tree").steps
+    assert len(longer.lengths) < len(usual.lengths)
+    assert longer.step_ns[0] == usual.step_ns[0]
+
+
+def test_two_budgets_meet_the_same_luck() -> None:
+    """Acceptance draws and base noise pair: only the verify pass grows."""
+    common = ("acceptance={hazard: 0.8}", "capture_limit=lifted")
+    small, large = (Simulation(small_setup(*common, f"tree.budget={b}")).run(0).steps for b in (8, 32))
+    assert small.lengths.tolist() == large.lengths.tolist()
+    assert np.corrcoef(small.step_ns, large.step_ns)[0, 1] > 0.9

@@ -1,0 +1,173 @@
+"""The command line as its users meet it: real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from texts import GOOD
+
+ROOT = Path(__file__).parents[1]
+SPREAD_KEYS = {"mean", "half_width", "p5", "p50", "p95"}
+
+
+def sim(*arguments: str, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sim", *arguments]
+    return subprocess.run(command, cwd=cwd, text=True, capture_output=True, check=False, **options)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "small.yaml").write_text(GOOD)
+    return tmp_path
+
+
+def test_run_reports_and_writes(folder: Path) -> None:
+    done = sim("run", "small.yaml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for words in ("throughput", "tok/s", "acceptance length", "routed experts", "MEASURED", "100.0 %"):
+        assert words in done.stdout
+    names = {path.name for path in (folder / "results" / "small").iterdir()}
+    expected = {"summary.json", "report.txt", "runs.csv", "steps.csv", "costs.csv", "scenario.json"}
+    assert names == expected
+
+
+def test_report_fits_a_screen(folder: Path) -> None:
+    lines = sim("run", "b300_strong_drafter", "--runs", "5", cwd=folder).stdout.splitlines()
+    assert len(lines) <= 50
+    assert max(map(len, lines)) <= 120
+
+
+def test_json_is_one_object_with_stable_keys(folder: Path) -> None:
+    done = sim("run", "small.yaml", "--json", cwd=folder)
+    found = json.loads(done.stdout)
+    assert done.stderr == ""
+    for key in ("throughput_tok_s", "step_time_ms", "acceptance_length"):
+        assert found[key].keys() == SPREAD_KEYS
+    assert sum(found["breakdown"].values()) == pytest.approx(1)
+    assert found["sources"].keys() == {"MEASURED", "FITTED", "SCALED", "DATASHEET", "ASSUMED"}
+    assert sum(found["sources"].values()) == pytest.approx(1)
+    assert found["anchor"] is None
+    assert (found["runs"], found["seed"], found["engine"]) == (5, 1, "simpy")
+    assert json.loads((folder / "results/small/summary.json").read_text()) == found
+
+
+def test_anchor_is_printed_beside_the_prediction(folder: Path) -> None:
+    done = sim("run", "b300_now", "--json", "--runs", "5", "--set", "load.output_tokens=40", cwd=folder)
+    anchor = json.loads(done.stdout)["anchor"]
+    assert anchor["published_tok_s"] == 303
+    assert anchor["error"] == pytest.approx(anchor["predicted_tok_s"] / 303 - 1)
+    assert anchor["source"]
+
+
+def test_quiet_prints_nothing(folder: Path) -> None:
+    done = sim("run", "small.yaml", "--quiet", "--out", "elsewhere", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (folder / "elsewhere/small/summary.json").is_file()
+
+
+def test_options_change_the_scenario(folder: Path) -> None:
+    done = sim(
+        "run", "small.yaml", "--json", "--runs", "6", "--seed", "9", "--set", "tree.budget=4", cwd=folder
+    )
+    found = json.loads(done.stdout)
+    assert (found["runs"], found["seed"]) == (6, 9)
+    resolved = json.loads((folder / "results/small/scenario.json").read_text())
+    assert resolved["tree"]["budget"] == 4
+
+
+def test_same_seed_same_bytes_whatever_the_hash_seed(folder: Path) -> None:
+    outputs = []
+    for hash_seed in ("0", "1", "random"):
+        env = os.environ | {"PYTHONHASHSEED": hash_seed}
+        sim("run", "small.yaml", "--quiet", "--out", f"out{hash_seed}", cwd=folder, env=env)
+        files = sorted((folder / f"out{hash_seed}/small").iterdir())
+        outputs.append([(path.name, path.read_bytes()) for path in files])
+    assert outputs[0] == outputs[1] == outputs[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "nowhere.yaml"), "error: nowhere.yaml: no such file"),
+        (("run", "b300_strong_draftr"), "did you mean 'b300_strong_drafter'?"),
+        (("run", "small.yaml", "--runs", "0"), "runs: expected greater than or equal to 1, got 0"),
+        (("run", "small.yaml", "--seed", "-1"), "seed: expected greater than or equal to 0, got -1"),
+        (("run", "small.yaml", "--set", "x"), "expected key=value"),
+        (("run", "small.yaml", "--set", "model=deepseek_v3", "--set", "gpu=h100_sxm"), "no fp8_block expert"),
+        (("hardware", "show", "b301_sxm"), "no entry named 'b301_sxm', did you mean 'b300_sxm'?"),
+        (("estimate", "small.yaml", "--set", "gpu=b200_sxm"), "no closed form for this GPU"),
+    ],
+)
+def test_user_errors_are_one_line_and_exit_2(folder: Path, arguments: tuple[str, ...], message: str) -> None:
+    done = sim(*arguments, cwd=folder)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_in_the_way_is_said_before_work_starts(folder: Path) -> None:
+    (folder / "results").write_text("a file, not a folder")
+    begin = time.monotonic()
+    done = sim("run", "small.yaml", "--runs", "1000000", cwd=folder)
+    assert time.monotonic() - begin < 60
+    assert done.returncode == 2
+    assert "results" in done.stderr
+
+
+def test_interrupt_keeps_what_was_played(folder: Path) -> None:
+    command = [sys.executable, "-m", "sim", "run", "small.yaml", "--runs", "1000000", "--json"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(6)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    found = json.loads(stdout)
+    assert found["interrupted"] is True
+    assert 0 < found["runs"] < 1_000_000
+    assert "Interrupted" in (folder / "results/small/report.txt").read_text()
+
+
+def test_a_closed_pipe_is_no_traceback(folder: Path) -> None:
+    command = f"{sys.executable} -m sim hardware show b300_sxm | head -1"
+    done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def test_schema_is_the_committed_file(folder: Path) -> None:
+    printed = sim("schema", cwd=folder).stdout
+    assert printed == (ROOT / "scenarios/scenario.schema.json").read_text()
+    assert json.loads(printed)["properties"].keys() >= {"question", "gpu", "tree", "acceptance", "extends"}
+
+
+def test_hardware_names_every_source(folder: Path) -> None:
+    listed = sim("hardware", "list", cwd=folder).stdout
+    for name in ("b300_sxm", "pcie5_dual_socket", "sglang", "kimi_k2_6", "kimi_dflash", "epyc_dual"):
+        assert name in listed
+        shown = sim("hardware", "show", name, cwd=folder)
+        assert shown.returncode == 0, shown.stderr
+        assert name in shown.stdout
+    assert "aiconfigurator" in sim("hardware", "show", "b300_sxm", cwd=folder).stdout
+
+
+def test_estimate_prints_both_sides(folder: Path) -> None:
+    printed = sim("estimate", "b300_strong_drafter", cwd=folder).stdout
+    for words in ("5.29", "10.89", "does not follow", "588-784"):
+        assert words in printed
+    found = json.loads(sim("estimate", "b300_now", "--json", cwd=folder).stdout)
+    assert found["verify_tokens"] == 9
+
+
+@pytest.mark.parametrize("command", [(), ("run",), ("estimate",), ("bench",), ("schema",), ("hardware",)])
+def test_every_command_has_help(folder: Path, command: tuple[str, ...]) -> None:
+    done = sim(*command, "--help", cwd=folder)
+    assert done.returncode == 0
+    assert "Usage" in done.stdout

@@ -1,0 +1,289 @@
+"""What a wrong scenario file is told, word for word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from texts import GOOD, scenario_from
+
+from hwmodels.errors import DocumentError, HardwareError
+from sim import shipped
+from sim.errors import ScenarioError
+from sim.scenario import Scenario, load
+from sim.setup import resolve
+from sim.step import decode_step
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 10)}]\n"
+    for before, name in zip("abcdef", "bcdefg", strict=True)
+)
+
+
+def changed(old: str, new: str) -> str:
+    assert old in GOOD
+    return GOOD.replace(old, new)
+
+
+BAD = {
+    "unknown key": (
+        changed("budget: 8", "bugdet: 8"),
+        "bad.yaml:9: tree.bugdet: unknown key, did you mean 'budget'?",
+    ),
+    "unknown top-level key": (
+        GOOD + "gpuz: 8\n",
+        "bad.yaml:16: gpuz: unknown key, did you mean 'gpu'?",
+    ),
+    "unknown key, nothing near": (
+        changed("  budget: 8", "  budget: 8\n  zzz: 1"),
+        "bad.yaml:10: tree.zzz: unknown key (known: budget, builder)",
+    ),
+    "text for a number": (
+        changed("budget: 8", "budget: '8'"),
+        'bad.yaml:9: tree.budget: expected integer, got "8"',
+    ),
+    "fraction for an integer": (
+        changed("budget: 8", "budget: 8.5"),
+        "bad.yaml:9: tree.budget: expected integer, got 8.5",
+    ),
+    "boolean for an integer": (
+        changed("budget: 8", "budget: true"),
+        "bad.yaml:9: tree.budget: expected integer, got true",
+    ),
+    "list for a mapping": (
+        changed("tree:\n  budget: 8", "tree: [8]"),
+        "bad.yaml:8: tree: expected a mapping of keys to values, got [8]",
+    ),
+    "missing key": (
+        changed("  context_tokens: 2000\n", ""),
+        "bad.yaml:12: load.context_tokens: missing, and it has no default",
+    ),
+    "missing section": (
+        changed("gpu: b300_sxm\n", ""),
+        "bad.yaml: gpu: missing, and it has no default",
+    ),
+    "duplicate key": (
+        changed("  budget: 8", "  budget: 8\n  budget: 9"),
+        "bad.yaml:10: tree.budget: key given twice",
+    ),
+    "NaN": (
+        changed("mean_length: 4.4", "mean_length: .nan"),
+        "bad.yaml:11: acceptance.mean_length: must be a finite number, got .nan",
+    ),
+    "infinity": (
+        changed("mean_length: 4.4", "mean_length: .inf"),
+        "bad.yaml:11: acceptance.mean_length: must be a finite number, got .inf",
+    ),
+    "a number too large for a float": (
+        changed("mean_length: 4.4", "mean_length: 1e999"),
+        "bad.yaml:11: acceptance.mean_length: must be a finite number, got 1e999",
+    ),
+    "negative": (
+        changed("budget: 8", "budget: -1"),
+        "bad.yaml:9: tree.budget: expected greater than or equal to 0, got -1",
+    ),
+    "zero GPUs": (
+        GOOD + "gpus: 0\n",
+        "bad.yaml:16: gpus: expected greater than or equal to 1, got 0",
+    ),
+    "three GPUs": (
+        GOOD + "gpus: 3\n",
+        "bad.yaml: gpus must be 1, 2, 4 or 8, got 3",
+    ),
+    "a budget of 10^9": (
+        changed("budget: 8", "budget: 1000000000"),
+        "bad.yaml:9: tree.budget: expected less than or equal to 4096, got 1000000000",
+    ),
+    "more than the block": (
+        changed("mean_length: 4.4", "mean_length: 9"),
+        "bad.yaml: acceptance asks for 9 tokens per step, but block 8, budget 8 allow at most 8",
+    ),
+    "more than the budget": (
+        changed("budget: 8", "budget: 2"),
+        "bad.yaml: acceptance asks for 4.4 tokens per step, but block 8, budget 2 allow at most 3",
+    ),
+    "two kinds of acceptance": (
+        changed("mean_length: 4.4", "mean_length: 4.4\n  length: 4"),
+        "bad.yaml:10: acceptance: give exactly one of length, rates, hazard, mean_length;"
+        " got length and mean_length",
+    ),
+    "no kind of acceptance": (
+        changed("mean_length: 4.4", "step_correlation: 0.2"),
+        "bad.yaml:10: acceptance: give exactly one of length, rates, hazard, mean_length; got none",
+    ),
+    "rates for another block": (
+        changed("mean_length: 4.4", "rates: [0.9, 0.8]"),
+        "bad.yaml: acceptance has 2 positions for a block of 8 (needs 7)",
+    ),
+    "rising rates": (
+        changed("mean_length: 4.4", "rates: [0.5, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1]"),
+        "bad.yaml:10: acceptance: unconditional rates cannot rise, got"
+        " [0.5, 0.6, 0.1, 0.1, 0.1, 0.1, 0.1]; conditional ones go into hazard",
+    ),
+    "a rate above one": (
+        changed("mean_length: 4.4", "hazard: 1.5"),
+        "bad.yaml:10: acceptance: hazard must lie in [0, 1], got [1.5]",
+    ),
+    "a range that misses the mean": (
+        changed("mean_length: 4.4", "mean_length: 4.4\n  mean_length_range: [5, 6]"),
+        "bad.yaml:10: acceptance: mean_length_range [5.0, 6.0] must start at 1 or more"
+        " and hold mean_length 4.4",
+    ),
+    "wrong choice": (
+        changed("budget: 8", "budget: 8\n  builder: gpus"),
+        "bad.yaml:10: tree.builder: expected 'host' or 'gpu', got \"gpus\", did you mean 'gpu'?",
+    ),
+    "unknown GPU": (
+        changed("b300_sxm", "b30_sxm"),
+        "bad.yaml:2: gpu: no gpu named 'b30_sxm', did you mean 'b300_sxm'?",
+    ),
+    "unknown drafter": (
+        changed("  block: 8", "  block: 8\n  model: kimi_dflesh"),
+        "bad.yaml:8: drafter.model: no drafter named 'kimi_dflesh', did you mean 'kimi_dflash'?",
+    ),
+    "a tree for many requests": (
+        changed("output_tokens: 40", "concurrency: 4"),
+        "bad.yaml: load.concurrency above 1 is modelled for plain decoding only (tree.budget: 0)",
+    ),
+    "empty file": ("", "bad.yaml: empty file"),
+    "only a comment": ("# nothing\n", "bad.yaml: empty file"),
+    "a list": ("- a\n", "bad.yaml:1: expected a mapping of keys to values"),
+    "broken YAML": (
+        "tree: [1, 2\n",
+        "bad.yaml:2: not valid YAML: expected ',' or ']', but got '<stream end>'",
+    ),
+    "a tag": (
+        changed("budget: 8", "budget: !!python/object:os.system 8"),
+        "bad.yaml:9: not valid YAML: could not determine a constructor for the tag"
+        " 'tag:yaml.org,2002:python/object:os.system'",
+    ),
+    "an alias bomb": (BOMB, "more than 10,000 values (aliases that multiply?)"),
+    "deep nesting": ("a: " + "[" * 60 + "]" * 60, "nested deeper than 40 levels"),
+    "extends a missing file": ("extends: nowhere.yaml\n", "bad.yaml:1: extends: no such file: nowhere.yaml"),
+    "extends itself": ("extends: bad.yaml\n", "bad.yaml:1: extends: goes in a circle: bad.yaml -> bad.yaml"),
+    "extends a number": ("extends: 7\n", "bad.yaml:1: extends: expected a file name, got 7"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_file_gets_its_message(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, message = BAD[name]
+    monkeypatch.chdir(tmp_path)
+    path = Path("bad.yaml")
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError) as caught:
+        load(path)
+    said = str(caught.value)
+    assert said.startswith("bad.yaml")
+    assert said == message if message.startswith("bad.yaml") else said.endswith(message)
+
+
+def test_circle_through_other_files(tmp_path: Path) -> None:
+    for name, base in (("a", "b"), ("b", "c"), ("c", "a")):
+        (tmp_path / f"{name}.yaml").write_text(f"extends: {base}.yaml\n")
+    with pytest.raises(ScenarioError, match=r"circle: a.yaml -> b.yaml -> c.yaml -> a.yaml"):
+        load(tmp_path / "a.yaml")
+
+
+def test_an_inherited_error_names_the_file_it_stands_in(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(changed("budget: 8", "budget: -1"))
+    (tmp_path / "child.yaml").write_text("extends: base.yaml\n")
+    with pytest.raises(ScenarioError, match=r"base\.yaml:9: tree\.budget"):
+        load(tmp_path / "child.yaml")
+
+
+def test_missing_and_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="no such file"):
+        load(tmp_path / "nowhere.yaml")
+    with pytest.raises(ScenarioError, match="Is a directory"):
+        load(tmp_path)
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ScenarioError, match="not UTF-8"):
+        load(tmp_path / "bytes.yaml")
+
+
+def test_extends_merges_and_null_takes_away(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(GOOD + "anchor: {tok_s: 300, source: somewhere}\n")
+    (tmp_path / "child.yaml").write_text("extends: base.yaml\ntree: {budget: 5}\nanchor: null\n")
+    base, child = load(tmp_path / "base.yaml"), load(tmp_path / "child.yaml")
+    assert child.tree.budget == 5
+    assert child.anchor is None
+    assert child.drafter == base.drafter
+
+
+def test_another_kind_of_acceptance_replaces_the_inherited_one(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(GOOD)
+    (tmp_path / "child.yaml").write_text("extends: base.yaml\nacceptance: {hazard: 0.5}\n")
+    given = load(tmp_path / "child.yaml").acceptance
+    assert (given.hazard, given.mean_length) == (0.5, None)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("tree.budget", "expected key=value, such as tree.budget=16"),
+        ("tree.bugdet=9", "--set tree.bugdet=9: tree.bugdet: unknown key, did you mean 'budget'?"),
+        ("tree.budget=many", '--set tree.budget=many: tree.budget: expected integer, got "many"'),
+        ("gpu=b30_sxm", "--set gpu=b30_sxm: gpu: no gpu named 'b30_sxm', did you mean 'b300_sxm'?"),
+        ("tree.budget=[", "--set tree.budget=[:1: not valid YAML"),
+        ("=3", "expected key=value"),
+    ],
+)
+def test_bad_override_gets_its_message(override: str, message: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        scenario_from(GOOD, override)
+    assert message in str(caught.value)
+
+
+def test_overrides_edit_before_validation() -> None:
+    found = scenario_from(GOOD, "tree.budget=16", "acceptance.hazard=0.9", "load.context_tokens=1000")
+    assert (found.tree.budget, found.acceptance.hazard, found.load.context_tokens) == (16, 0.9, 1000)
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_the_loader_fall_over(text: str) -> None:
+    try:
+        assert isinstance(scenario_from(text), Scenario)
+    except DocumentError as problem:
+        assert str(problem)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "tree.budget": st.integers(-2, 5000),
+            "drafter.block": st.integers(-2, 300),
+            "gpus": st.integers(-1, 9),
+            "load.context_tokens": st.integers(-1, 2_000_000),
+            "acceptance.mean_length": st.floats(0, 20),
+            "gpu": st.sampled_from(["b300_sxm", "h200_sxm", "rtx_pro_6000_server", "none"]),
+            "stack": st.sampled_from(["sglang", "vllm", "native", "none"]),
+            "interconnect": st.sampled_from(["nvlink4", "nvlink5", "pcie5_nccl", "none"]),
+        },
+    )
+)
+def test_any_overrides_load_or_are_refused(values: dict[str, object]) -> None:
+    overrides = [f"{key}={value}" for key, value in values.items()]
+    try:
+        setup = resolve(scenario_from(GOOD, *overrides))
+    except DocumentError:
+        return
+    if setup.scenario.tree.budget <= 64:
+        try:
+            costs = [setup.costs.estimate(work) for work in decode_step(setup).works]
+        except HardwareError:
+            return
+        assert all(cost.seconds >= 0 for cost in costs)
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_shipped_scenarios_load_and_ask_first(name: str) -> None:
+    path = shipped.find(name)
+    first, second = path.read_text().splitlines()[:2]
+    assert first == "# yaml-language-server: $schema=scenario.schema.json"
+    assert second.startswith("question: ")
+    assert second.endswith("?")
+    assert decode_step(resolve(load(path))).ops
