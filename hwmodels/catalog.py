@@ -159,6 +159,8 @@ class AttentionKernel(Selector):
     """The MLA decode kernel a stack runs, and how it scales with queries."""
 
     query_scaling: QueryScaling
+    scaling_source: Source
+    """What the scaling itself rests on; the table is measured with one query."""
     scaling_ref: str
     reread_gb_s: Figure | None = None
     tile_rows: int = Field(default=64, ge=1)

@@ -184,17 +184,22 @@ class CostModel:
         kernel = self.attention_kernel()
         grid = tables.mla_decode(self.machine.gpu.measured_as, kernel, work.heads, work.dtype)
         served = work.requests * (work.queries if kernel.query_scaling is QueryScaling.AS_BATCH else 1)
-        inside = grid.covers(served, work.context)
+        exact = work.queries == 1 and self._breaks(work) == 0 and grid.covers(served, work.context)
         seconds = self._one_pass(grid, served, work) + self._query_seconds(kernel, work)
         seconds += self._fragmentation_seconds(work, served)
-        exact = work.queries == 1 and self._breaks(work) == 0
         return Estimate(
             seconds=max(seconds, self.floor_seconds(work)),
             spread=grid.smoothing,
-            source=Source.MEASURED if inside and exact else Source.SCALED,
+            source=Source.MEASURED if exact else self._scaled_attention(kernel, work),
             bound=Bound.MEMORY,
-            evidence=f"{grid.name}, {kernel.query_scaling.value} queries",
+            evidence=f"{grid.name}, {kernel.query_scaling.value} queries ({kernel.scaling_ref.strip()})",
         )
+
+    def _scaled_attention(self, kernel: AttentionKernel, work: MlaAttention) -> Source:
+        """What a figure beyond the table rests on: the weakest of the rules it needs."""
+        if self._breaks(work):
+            return self.machine.gpu.kv_run_overhead_bytes.source
+        return kernel.scaling_source if work.queries > 1 else Source.SCALED
 
     def _one_pass(self, grid: tables.Grid, served: int, work: MlaAttention) -> float:
         """Table time, plus DRAM time of what lies beyond the table."""

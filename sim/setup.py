@@ -9,6 +9,8 @@ from functools import cached_property
 from hwmodels import catalog
 from hwmodels.catalog import Drafter, TargetModel
 from hwmodels.cost import CostModel, Machine
+from hwmodels.errors import HardwareError
+from sim import memory
 from sim.scenario import CaptureLimit, Scenario
 
 
@@ -68,9 +70,28 @@ def resolve(scenario: Scenario) -> Setup:
         stack=catalog.stack(scenario.stack),
         expert_kernel=scenario.experts.kernel,
     )
-    return Setup(
+    setup = Setup(
         scenario=scenario,
         model=catalog.target_model(scenario.model),
         drafter=catalog.drafter(scenario.drafter.model),
         machine=machine,
     )
+    _check_memory(setup)
+    return setup
+
+
+def _check_memory(setup: Setup) -> None:
+    """Refuse what does not fit into the GPUs; workspaces and graphs come on top and are not counted."""
+    scenario, gpu, ranks = setup.scenario, setup.machine.gpu, setup.machine.ranks
+    load = scenario.load
+    tokens = load.concurrency * (load.context_tokens + load.output_tokens)
+    needed = memory.target_bytes_per_rank(setup.model, ranks)
+    needed += memory.cache_bytes(setup.model, tokens, scenario.kv.dtype)
+    if not scenario.is_plain:
+        needed += memory.drafter_bytes_per_rank(setup.drafter, ranks)
+    if needed > gpu.memory_gib.value * memory.GIB:
+        raise HardwareError(
+            gpu.name,
+            f"{setup.model.name} on {ranks} GPUs with {tokens:,} cached tokens needs"
+            f" {needed / memory.GIB:.1f} GiB on each, but there are {gpu.memory_gib.value:.1f}",
+        )

@@ -151,6 +151,11 @@ def seconds(model: CostModel, work: Work) -> float:
     return model.estimate(work).seconds
 
 
+def achieved(model: CostModel) -> float:
+    """Bytes per second that dense kernels reach."""
+    return model.machine.gpu.achieved_bandwidth_gb_s.value * 1e9
+
+
 def at_least(value: float) -> float:
     """*value* less what rounding may take."""
     return value * (1 - 1e-12)
@@ -276,8 +281,8 @@ def test_small_messages_on_pcie_take_the_one_shot_kernel() -> None:
         (replace(kimi_experts(9, 66.3), hidden=4096), Source.SCALED),
         (replace(kimi_experts(9, 66.3), experts=256), Source.SCALED),
         (attention(1, 1, 4096), Source.MEASURED),
-        (attention(1, 9, 4096), Source.SCALED),
-        (attention(1, 1, 4096, run_tokens=16), Source.SCALED),
+        (attention(1, 9, 4096), Source.ASSUMED),
+        (attention(1, 1, 4096, run_tokens=16), Source.ASSUMED),
         (attention(1, 1, 200_000), Source.SCALED),
         (AllReduce(131_072, 8), Source.MEASURED),
         (AllReduce(2**24, 8), Source.SCALED),
@@ -316,18 +321,34 @@ def test_queries_that_fit_one_tile_share_a_pass_over_the_cache(queries: int, con
 
 def test_a_second_tile_reads_the_cache_a_second_time() -> None:
     extra = seconds(H200, attention(1, 9, 65_536)) - seconds(H200, attention(1, 8, 65_536))
-    bandwidth = H200.machine.gpu.achieved_bandwidth_gb_s.value * 1e9
-    assert extra == pytest.approx(65_536 * 576 * 2 / bandwidth)
+    assert extra == pytest.approx(65_536 * 576 * 2 / achieved(H200))
 
 
-@given(st.integers(1, 1024))
-def test_each_break_in_the_cache_costs_its_overhead_bytes(runs: int) -> None:
-    gpu = B300.machine.gpu
-    lost = (runs - 1) * gpu.kv_run_overhead_bytes.value / (gpu.achieved_bandwidth_gb_s.value * 1e9)
-    whole, broken = attention(1, 1, 65_536), attention(1, 1, 65_536, run_tokens=-(-65_536 // runs))
-    breaks = -(-65_536 // broken.run_tokens) - 1
-    expected = seconds(B300, whole) + lost * breaks / max(runs - 1, 1)
+@given(st.integers(1, 64), st.integers(1, 1024))
+def test_each_break_in_each_cache_costs_its_overhead_bytes(requests: int, runs: int) -> None:
+    lost = requests * (runs - 1) * B300.machine.gpu.kv_run_overhead_bytes.value
+    broken = attention(requests, 1, 64 * runs, run_tokens=64)
+    expected = seconds(B300, attention(requests, 1, 64 * runs)) + lost / achieved(B300)
     assert seconds(B300, broken) == pytest.approx(expected)
+
+
+@given(models, st.integers(1, 16), st.integers(1, 200_000))
+def test_beyond_the_table_each_cached_token_is_read(model: CostModel, requests: int, beyond: int) -> None:
+    extra = requests * beyond * 576 * 2 / achieved(model)
+    expected = seconds(model, attention(requests, 1, 131_072)) + extra
+    assert seconds(model, attention(requests, 1, 131_072 + beyond)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_beyond_the_table_a_gemm_reads_its_weights(model: CostModel) -> None:
+    size_bytes = 2 * (150_000 * 20_000 + 150_000 + 20_000)
+    work = Gemm(1, 150_000, 20_000, DType.BF16)
+    assert seconds(model, work) == pytest.approx(size_bytes / achieved(model))
+
+
+def test_experts_of_another_size_scale_with_their_bytes() -> None:
+    half = replace(kimi_experts(64, 300), intermediate=128)
+    assert seconds(B300, half) == pytest.approx(seconds(B300, kimi_experts(64, 150)))
 
 
 def test_a_graph_of_2876_nodes_takes_as_long_to_launch_as_published() -> None:

@@ -54,8 +54,9 @@ def test_what_is_wrong_is_said_with_its_place(text: str, expected: str) -> None:
     assert message(text) == expected
 
 
-def test_two_thousand_brackets_are_refused() -> None:
-    assert message("a: " + "[" * 2000).startswith("f.yaml: not valid YAML: maximum recursion depth")
+@pytest.mark.parametrize("opening", ["[", "{b: ", "- ", "? "])
+def test_bottomless_nesting_is_refused(opening: str) -> None:
+    assert message("a:\n  " + opening * 800).startswith("f.yaml: not valid YAML: maximum recursion depth")
 
 
 def test_a_number_of_5000_digits_is_refused() -> None:

@@ -257,26 +257,24 @@ def test_every_allreduce_of_a_stack_has_rows(stack: Stack) -> None:
     assert chosen <= rows
 
 
-ROUTED = st.tuples(st.integers(1, 128), st.floats(0, 384))
+LINES = [tables.experts(measured_as(gpu), kernel, kernel.dtype, 384, 8) for gpu, kernel in expert_kernels()]
 
 
-def marlin_line() -> ExpertsLine:
-    kernel = catalog.stack("sglang").experts[0]
-    return tables.experts("b300_sxm", kernel, DType.INT4, 384, 8)
-
-
-@given(ROUTED)
-def test_experts_cost_their_line_or_the_small_batch_that_was_measured(routed: tuple[int, float]) -> None:
-    tokens, touched = routed
-    line = marlin_line()
+@given(st.sampled_from(LINES), st.integers(1, 128), st.floats(0, 384))
+def test_experts_cost_no_less_than_their_line(line: ExpertsLine, tokens: int, touched: float) -> None:
     assert line(touched, tokens) >= line.fit(touched)
-    assert line(touched, tokens) == pytest.approx(line.fit(touched)) or tokens <= 4 or touched <= 30
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 4])
-def test_a_small_batch_is_never_below_its_measurement(tokens: int) -> None:
-    line = marlin_line()
-    assert line(8.0 * tokens, tokens) >= line.warm_us[list(line.warm_tokens).index(tokens)]
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+def test_experts_cost_their_line_once_many_are_touched(line: ExpertsLine) -> None:
+    assert [line(u, 128) for u in (60, 200, 384)] == [line.fit(u) for u in (60, 200, 384)]
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+def test_a_small_batch_costs_no_less_than_its_measurement(line: ExpertsLine) -> None:
+    assert all(
+        line(8 * t, t) >= us * (1 - 1e-12) for t, us in zip(line.warm_tokens, line.warm_us, strict=True)
+    )
 
 
 curves = st.lists(st.floats(0.1, 1e4), min_size=5, max_size=5).map(
@@ -293,6 +291,12 @@ def test_a_curve_is_exact_at_its_points(curve: Curve) -> None:
 @given(curves, st.floats(1, 2**8), st.floats(2**23, 2**30))
 def test_a_curve_is_held_outside_its_points(curve: Curve, below: float, above: float) -> None:
     assert [curve(below), curve(above)] == pytest.approx([curve.latency_us[0], curve.latency_us[-1]])
+
+
+@given(st.floats(0.1, 10), st.floats(-1, 1), st.floats(2**8, 2**23))
+def test_a_curve_follows_a_power_law(scale: float, power: float, size: float) -> None:
+    sizes = np.array([2.0**8, 2.0**14, 2.0**23])
+    assert Curve("made up", sizes, scale * sizes**power)(size) == pytest.approx(scale * size**power)
 
 
 def test_allreduce_prefers_rows_of_its_own_gpu() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import oracle
 import pytest
@@ -44,7 +46,7 @@ def test_every_op_on_the_path_was_held_up_by_the_one_before(case: Case) -> None:
     path = critical_path(graph, durations, oracle.play(graph, durations))
     for row in path:
         ops = np.flatnonzero(row).tolist()
-        for before, after in zip(ops, ops[1:], strict=False):
+        for before, after in pairwise(ops):
             assert before in graph.predecessors[after]
 
 

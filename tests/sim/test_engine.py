@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simpy import Environment
 from simpy.events import Timeout
 from strategies import Case, cases, graph_of, lanes, plain_op, rank_graphs, with_durations
 
@@ -65,7 +67,7 @@ def test_every_op_runs_exactly_once(case: Case) -> None:
     graph, durations = case
     held: list[int] = []
 
-    def counted(env: object, delay: int) -> Timeout:
+    def counted(env: Environment, delay: int) -> Timeout:
         held.append(delay)
         return Timeout(env, delay)
 
@@ -81,7 +83,7 @@ def test_a_lane_does_one_thing_at_a_time(case: Case) -> None:
     end = engine.play(graph, durations)
     start = end - durations
     for queue in graph.queues:
-        for earlier, later in zip(queue, queue[1:], strict=False):
+        for earlier, later in pairwise(queue):
             assert (end[:, earlier] <= start[:, later]).all()
 
 
