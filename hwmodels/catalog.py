@@ -87,7 +87,7 @@ class Gpu(Entry):
 
     compute_capability: str
     measured_as: str
-    """The ``gpu`` column of the measured tables."""
+    """The ``gpu`` column of the measured tables, and what stacks choose kernels by."""
     memory_bandwidth_gb_s: Figure
     achieved_bandwidth_gb_s: Figure
     """What dense kernels reach when weights come from DRAM."""

@@ -158,7 +158,7 @@ class CostModel:
     def expert_kernel(self, dtype: DType) -> ExpertKernel:
         """The kernel this stack runs for experts of *dtype* on this GPU."""
         machine = self.machine
-        known = [k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.name in k.gpus]
+        known = [k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.measured_as in k.gpus]
         wanted = machine.expert_kernel
         for kernel in known:
             if wanted is None or kernel.kernel == wanted:
@@ -173,7 +173,7 @@ class CostModel:
     def attention_kernel(self) -> AttentionKernel:
         """The MLA kernel this stack runs on this GPU."""
         for kernel in self.machine.stack.attention:
-            if self.machine.gpu.name in kernel.gpus:
+            if self.machine.gpu.measured_as in kernel.gpus:
                 return kernel
         raise HardwareError(
             f"{self.machine.stack.name} on {self.machine.gpu.name}", "no MLA attention kernel"

@@ -266,14 +266,22 @@ def build(document: Document) -> Scenario:
     scenario = validate(document, Scenario, ScenarioError)
     for key, kind in CATALOG_KEYS.items():
         name = scenario.drafter.model if key[0] == "drafter" else getattr(scenario, str(key[0]))
-        if not name.endswith(".yaml") and name not in catalog.names(kind):
-            raise ScenarioError(*document.place(key), dotted(key), catalog.unknown_name(kind, name))
+        problem = _unknown_entry(kind, name)
+        if problem:
+            raise ScenarioError(*document.place(key), dotted(key), problem)
     return scenario
+
+
+def _unknown_entry(kind: Kind, name: str) -> str:
+    """Why *name* leads to no catalog entry; empty where it does."""
+    if name.endswith(".yaml"):
+        return "" if Path(name).is_file() else f"no such file: {name}"
+    return "" if name in catalog.names(kind) else catalog.unknown_name(kind, name)
 
 
 def _resolve(path: Path, seen: tuple[Path, ...]) -> Document:
     """Read *path* and lay it over the file it extends, if any."""
-    document = read(path, ScenarioError)
+    document = _with_entry_paths(read(path, ScenarioError), path.parent)
     base_name = document.data.pop("extends", None)
     if base_name is None:
         return document
@@ -290,6 +298,18 @@ def _resolve(path: Path, seen: tuple[Path, ...]) -> Document:
     base = _resolve(base_path, chain)
     merged = _merge(base.data, document.data)
     return Document(str(path), merged, {**base.places, **document.places})
+
+
+def _with_entry_paths(document: Document, folder: Path) -> Document:
+    """*document* with the catalog entries it names by file looked for beside it, in *folder*."""
+    data = dict(document.data)
+    for key in CATALOG_KEYS:
+        owner = data.get(str(key[0])) if len(key) > 1 else data
+        name = owner.get(str(key[-1])) if isinstance(owner, dict) else None
+        if isinstance(owner, dict) and isinstance(name, str) and name.endswith(".yaml"):
+            moved = {**owner, str(key[-1]): str(folder / name)}
+            data = {**data, str(key[0]): moved} if len(key) > 1 else moved
+    return Document(document.file, data, document.places)
 
 
 def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

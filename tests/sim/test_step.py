@@ -392,7 +392,7 @@ def test_a_larger_budget_never_makes_a_step_faster(node: tuple[str, ...]) -> Non
 @any_node
 @pytest.mark.parametrize("method", [(), PLAIN])
 def test_a_longer_context_never_makes_a_step_faster(node: tuple[str, ...], method: tuple[str, ...]) -> None:
-    contexts = (1, 100, 1000, 4096, 10_000, 32_768, 100_000, 131_072, 500_000, 999_000)
+    contexts = (0, 1, 100, 1000, 4096, 10_000, 32_768, 100_000, 131_072, 500_000, 999_000)
     common = (*node, *method, ONE_TOKEN)
     times = [step_ns(small_setup(*common, f"load.context_tokens={context}")) for context in contexts]
     assert all(short <= long for short, long in pairwise(times)), dict(zip(contexts, times, strict=True))

@@ -33,12 +33,18 @@ def full_setup(*overrides: str) -> Setup:
 def small_setup(*overrides: str, layers: int = 2, draft_layers: int = 1) -> Setup:
     """The base scenario on a model of few layers, the first of them dense.
 
-    Every rank has eight heads however many ranks there are: tables know no wider slices.
+    Every rank has eight heads however many ranks there are, for tables know no wider
+    slices; the machine is looked up with a load that fits, as two layers always do.
     """
-    setup = full_setup(*overrides)
-    sizes = {"layers": layers, "dense_layers": 1, "heads": 8 * setup.machine.ranks}
-    model = setup.model.model_copy(update=sizes)
-    return replace(setup, model=model, drafter=setup.drafter.model_copy(update={"layers": draft_layers}))
+    asked = scenario_with(*overrides)
+    setup = full_setup(*overrides, "gpus=8", "load={context_tokens: 1, output_tokens: 1, concurrency: 1}")
+    sizes = {"layers": layers, "dense_layers": 1, "heads": 8 * asked.gpus}
+    return Setup(
+        scenario=asked,
+        model=setup.model.model_copy(update=sizes),
+        drafter=setup.drafter.model_copy(update={"layers": draft_layers}),
+        machine=replace(setup.machine, ranks=asked.gpus),
+    )
 
 
 def with_figures(model: Model, **values: float) -> Model:
