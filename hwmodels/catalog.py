@@ -377,15 +377,15 @@ def figures(entry: Entry) -> list[tuple[str, Figure]]:
 
 
 def _leaves(value: Any, key: str) -> list[tuple[str, Any]]:
-    if isinstance(value, Figure) or not isinstance(value, Strict | dict):
+    """*value* taken apart down to figures and plain values, with their keys."""
+    if isinstance(value, Figure):
         return [(key, value)]
-    pairs = (
-        value.items()
-        if isinstance(value, dict)
-        else ((n, getattr(value, n)) for n in type(value).model_fields)
-    )
-    found = []
-    for name, child in pairs:
-        text = name.value if isinstance(name, Enum) else name
-        found += _leaves(child, f"{key}.{text}" if key else text)
-    return found
+    if isinstance(value, Strict):
+        parts = [(f".{name}", getattr(value, name)) for name in type(value).model_fields]
+    elif isinstance(value, dict):
+        parts = [(f".{getattr(name, 'value', name)}", child) for name, child in value.items()]
+    elif isinstance(value, tuple):
+        parts = [(f"[{index}]", child) for index, child in enumerate(value)]
+    else:
+        return [(key, value)]
+    return [leaf for part, child in parts for leaf in _leaves(child, f"{key}{part}".lstrip("."))]

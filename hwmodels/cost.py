@@ -87,10 +87,10 @@ class CostModel:
                 return self._experts(work)
             case MlaAttention():
                 return self._attention(work)
-            case BatchedGemm() | GqaAttention():
-                return self._analytic(work)
-            case Elementwise() | StreamContention():
-                return self._memory(work)
+            case BatchedGemm() | GqaAttention() | Elementwise():
+                return self._streamed(work)
+            case StreamContention():
+                return self._contention(work)
             case GpuKernel():
                 return self._kernel(work)
             case AllReduce() | AllGather():
@@ -108,34 +108,46 @@ class CostModel:
         """The datasheet bound of *work* on this GPU."""
         return roofline.floor_seconds(self.machine.gpu, work)
 
-    def _roofline(self, work: GpuWork) -> tuple[float, Bound]:
-        gpu = self.machine.gpu
-        return roofline.seconds(gpu, roofline.demand(work), gpu.achieved_bandwidth_gb_s.value)
-
     def _gemm(self, work: Gemm) -> Estimate:
-        """Table over (n, k, m), at least the time to read the weights from DRAM.
+        """Table over (n, k, m), at least what a kernel needs that reads its weights from DRAM.
 
         The bound matters where the benchmark's repeated weight fitted into L2.
         """
-        bound_seconds, bound = self._roofline(work)
+        cold = self._streamed(work)
         grid = tables.gemm(self.machine.gpu.measured_as, work.dtype)
         sizes = (work.n, work.k, work.m)
         measured = grid(*sizes) * US
-        if measured >= bound_seconds and grid.covers(*sizes):
+        if measured >= cold.seconds and grid.covers(*sizes):
             return Estimate(
                 seconds=max(measured, self.floor_seconds(work)),
                 spread=grid.smoothing,
                 source=Source.MEASURED,
-                bound=bound,
+                bound=cold.bound,
                 evidence=grid.name,
             )
-        achieved = self.machine.gpu.achieved_bandwidth_gb_s
         return Estimate(
-            seconds=max(measured, bound_seconds, self.floor_seconds(work)),
-            spread=achieved.spread,
+            seconds=max(measured, cold.seconds),
+            spread=cold.spread,
             source=Source.FITTED,
+            bound=cold.bound,
+            evidence=f"{cold.evidence}, not below {grid.name}",
+        )
+
+    def _streamed(self, work: GpuWork) -> Estimate:
+        """The shortest kernel plus the bytes at achieved bandwidth (or the flops at peak)."""
+        gpu = self.machine.gpu
+        floor, achieved = gpu.kernel_floor_us, gpu.achieved_bandwidth_gb_s
+        seconds, bound = roofline.seconds(gpu, roofline.demand(work), achieved.value)
+        if floor.value * US >= seconds:
+            source, bound = floor.source, Bound.LATENCY
+        else:
+            source = achieved.source if bound is Bound.MEMORY else Source.DATASHEET
+        return Estimate(
+            seconds=floor.value * US + seconds,
+            spread=achieved.spread,
+            source=source,
             bound=bound,
-            evidence=f"weights at {achieved.value:g} GB/s, not below {grid.name}",
+            evidence=f"{floor.value:g} us for the shortest kernel + bytes at {achieved.value:g} GB/s",
         )
 
     def _experts(self, work: GroupedExperts) -> Estimate:
@@ -234,29 +246,14 @@ class CostModel:
     def _achieved(self) -> float:
         return self.machine.gpu.achieved_bandwidth_gb_s.value * GB
 
-    def _analytic(self, work: BatchedGemm | GqaAttention) -> Estimate:
-        """Roofline at achieved bandwidth, at least the shortest kernel."""
-        seconds, bound = self._roofline(work)
-        floor = self.machine.gpu.kernel_floor_us
-        if floor.value * US >= seconds:
-            return _from_figure(floor, Bound.LATENCY, "shortest kernel in a graph")
-        achieved = self.machine.gpu.achieved_bandwidth_gb_s
-        source = achieved.source if bound is Bound.MEMORY else Source.DATASHEET
-        return Estimate(
-            seconds=seconds, spread=achieved.spread, source=source, bound=bound, evidence="roofline"
-        )
-
-    def _memory(self, work: Elementwise | StreamContention) -> Estimate:
-        seconds, bound = self._roofline(work)
-        floor = self.machine.gpu.kernel_floor_us
-        if isinstance(work, Elementwise) and floor.value * US >= seconds:
-            return _from_figure(floor, Bound.LATENCY, "shortest kernel in a graph")
+    def _contention(self, work: StreamContention) -> Estimate:
+        """No kernel of its own: only the bytes that another stream takes."""
         achieved = self.machine.gpu.achieved_bandwidth_gb_s
         return Estimate(
-            seconds=seconds,
+            seconds=work.size_bytes / self._achieved(),
             spread=achieved.spread,
             source=achieved.source,
-            bound=bound,
+            bound=Bound.MEMORY,
             evidence=f"{achieved.value:g} GB/s",
         )
 

@@ -3,7 +3,7 @@
 ``read`` turns a file into plain data plus the line of every key; ``validate``
 turns that data into a frozen pydantic model or says what is wrong and where.
 Refused: duplicate keys, tags, documents that grow beyond ``MAX_NODES`` through
-aliases, and anything nested deeper than ``MAX_DEPTH``.
+aliases, directives, and anything nested deeper than ``MAX_DEPTH``.
 """
 
 from __future__ import annotations
@@ -11,20 +11,25 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from hwmodels.errors import DocumentError
 
 MAX_NODES = 10_000
 MAX_DEPTH = 40
-MAX_BYTES = 1_000_000
+MAX_BYTES = 100_000
+PLAIN_TAGS = {
+    f"tag:yaml.org,2002:{name}"
+    for name in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value")
+}
 
 Path_ = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
@@ -65,25 +70,42 @@ def read(path: Path, error: type[DocumentError] = DocumentError) -> Document:
         raise error(str(path), 0, "", f"not UTF-8 text: {problem.reason}") from None
     except OSError as problem:
         raise error(str(path), 0, "", problem.strerror or str(problem)) from None
+    except ValueError as problem:
+        raise error(str(path), 0, "", str(problem)) from None
     return parse(text, str(path), error)
 
 
 def parse(text: str, file: str, error: type[DocumentError] = DocumentError) -> Document:
     """Parse YAML *text* that came from *file*."""
-    yaml = YAML(typ="safe", pure=True)
+    if text.lstrip("\ufeff").startswith("%") or "\n%" in text.partition("\n---")[0]:
+        raise error(file, 1, "", "YAML directives are not allowed")
     try:
-        root = yaml.compose(text)
-        if root is None:
-            raise error(file, 0, "", "empty file")
-        if not isinstance(root, MappingNode):
-            raise error(file, root.start_mark.line + 1, "", "expected a mapping of keys to values")
-        builder = _Builder(file, yaml, error)
-        return Document(file, builder.build(root, (), 0), builder.places)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return _build(text, file, error)
     except MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark else 0
-        raise error(file, line, "", f"not valid YAML: {problem.problem}") from None
-    except (YAMLError, RecursionError, ValueError) as problem:
-        raise error(file, 0, "", f"not valid YAML: {problem}") from None
+        raise error(file, line, "", _invalid(problem.problem)) from None
+    except ReusedAnchorWarning:
+        raise error(file, 0, "", "not valid YAML: an anchor is defined twice") from None
+    except (YAMLError, RecursionError, ValueError, LookupError, Warning) as problem:
+        raise error(file, 0, "", _invalid(problem)) from None
+
+
+def _invalid(problem: object) -> str:
+    """The parser's complaint on one line."""
+    return "not valid YAML: " + " ".join(str(problem).split())
+
+
+def _build(text: str, file: str, error: type[DocumentError]) -> Document:
+    yaml = YAML(typ="safe", pure=True)
+    root = yaml.compose(text)
+    if root is None:
+        raise error(file, 0, "", "empty file")
+    if not isinstance(root, MappingNode):
+        raise error(file, root.start_mark.line + 1, "", "expected a mapping of keys to values")
+    builder = _Builder(file, yaml, error)
+    return Document(file, builder.build(root, (), 0), builder.places)
 
 
 class _Builder:
@@ -102,6 +124,8 @@ class _Builder:
             raise self._fail(node, path, f"more than {MAX_NODES:,} values (aliases that multiply?)")
         if depth > MAX_DEPTH:
             raise self._fail(node, path, f"nested deeper than {MAX_DEPTH} levels")
+        if str(node.tag) not in PLAIN_TAGS:
+            raise self._fail(node, path, f"tags such as {node.tag} are not allowed")
         self.places.setdefault(path, (self.file, node.start_mark.line + 1))
         if isinstance(node, MappingNode):
             return self._mapping(node, path, depth)
@@ -112,7 +136,7 @@ class _Builder:
     def _mapping(self, node: MappingNode, path: Path_, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            if not isinstance(key_node, ScalarNode):
+            if not isinstance(key_node, ScalarNode) or str(key_node.tag) not in PLAIN_TAGS:
                 raise self._fail(key_node, path, "keys must be plain words")
             key = str(key_node.value)
             self.places[(*path, key)] = (self.file, key_node.start_mark.line + 1)
@@ -122,17 +146,21 @@ class _Builder:
         return result
 
     def _scalar(self, node: Node, path: Path_) -> Any:
-        if str(node.tag).startswith("!"):
-            raise self._fail(node, path, f"tags such as {node.tag} are not allowed")
         value = self.yaml.constructor.construct_object(node)
         if isinstance(value, float) and not math.isfinite(value):
             raise self._fail(node, path, f"must be a finite number, got {node.value}")
         if not isinstance(value, str | int | float | bool | None):
-            return str(node.value)
+            value = str(node.value)
+        if isinstance(value, str) and not value.isprintable() and _has_surrogate(value):
+            raise self._fail(node, path, "not valid Unicode text")
         return value
 
     def _fail(self, node: Node, path: Path_, problem: str) -> DocumentError:
         return self.error(self.file, node.start_mark.line + 1, dotted(path), problem)
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def dotted(path: Path_) -> str:
@@ -193,9 +221,9 @@ def known_keys(model: type[BaseModel], path: Path_) -> list[str]:
     """The keys that *model* allows at *path*."""
     current: Any = model
     for part in path:
-        if isinstance(part, int):
-            continue
-        current = _submodel(current.model_fields[part].annotation)
+        # Positions of lists and keys of mappings lead no deeper: their model was found with the field.
+        if part in current.model_fields:
+            current = _submodel(current.model_fields[part].annotation)
         if current is None:
             return []
     return list(current.model_fields)

@@ -45,8 +45,8 @@ class Estimate:
     def __post_init__(self) -> None:
         if not self.seconds >= 0 or self.seconds == float("inf"):
             raise ValueError(f"seconds must be finite and >= 0, got {self.seconds}")
-        if not self.spread >= 0:
-            raise ValueError(f"spread must be >= 0, got {self.spread}")
+        if not 0 <= self.spread < float("inf"):
+            raise ValueError(f"spread must be finite and >= 0, got {self.spread}")
 
     @property
     def ns(self) -> int:

@@ -1,7 +1,7 @@
 """Measured latency tables: loading, monotone smoothing, log-log interpolation.
 
 All latencies are microseconds as published; repeats of one point are averaged.
-GEMM and attention tables are made monotone in every size (see ``monotone``),
+GEMM and attention tables are made monotone in every size (see ``fits.monotone``),
 because single published means carry noise that would put false optima into
 sweeps; the AllReduce table is not, because algorithm switches are real.
 """
@@ -20,7 +20,7 @@ from scipy.interpolate import RegularGridInterpolator
 
 from hwmodels.catalog import TABLES, Selector
 from hwmodels.errors import HardwareError
-from hwmodels.fits import AffineFit, affine_fit
+from hwmodels.fits import AffineFit, affine_fit, monotone
 from hwmodels.work import DType
 
 Array = NDArray[np.float64]
@@ -41,18 +41,6 @@ def read_rows(path: Path) -> tuple[dict[str, str], ...]:
     """The rows of a CSV file."""
     with path.open(newline="", encoding="utf-8") as file:
         return tuple(csv.DictReader(file))
-
-
-def monotone(values: Array) -> Array:
-    """The geometric middle of the largest minorant and smallest majorant that rise along every axis.
-
-    Equal to *values* where they already rise; any shape.
-    """
-    upper, lower = values.copy(), values.copy()
-    for axis in range(values.ndim):
-        upper = np.maximum.accumulate(upper, axis=axis)
-        lower = np.flip(np.minimum.accumulate(np.flip(lower, axis), axis=axis), axis)
-    return np.sqrt(upper * lower)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +87,7 @@ def _grid(name: str, points: dict[tuple[float, ...], list[float]], source: str) 
 
 def _without_glitches(values: Array) -> Array:
     """Replace cells that tower over both neighbours along the last axis by their mean."""
-    padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(1, 1)], mode="edge")
+    padded = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(1, 1)], mode="reflect")
     neighbours = (padded[..., :-2] + padded[..., 2:]) / 2
     return np.where(values > GLITCH_FACTOR * neighbours, neighbours, values)
 

@@ -200,7 +200,10 @@ def _diamond_around(
 
 
 def _on_private_lanes(chains: StepGraph, found: list[Diamond]) -> list[Diamond]:
-    """Keep diamonds whose side lane runs nothing but detours of one main lane."""
+    """Keep diamonds whose side lane runs nothing but detours of one main lane.
+
+    Of two that share a chain (one's join is the next one's fork) the first is kept.
+    """
     main_of: dict[int, set[int]] = defaultdict(set)
     detours: dict[int, int] = defaultdict(int)
     for diamond in found:
@@ -212,4 +215,10 @@ def _on_private_lanes(chains: StepGraph, found: list[Diamond]) -> list[Diamond]:
         for lane, mains in main_of.items()
         if len(mains) == 1 and detours[lane] == len(chains.queues[lane])
     }
-    return [d for d in found if chains.ops[d.side].lanes[0] in private]
+    kept: list[Diamond] = []
+    used: set[int] = set()
+    for diamond in found:
+        if chains.ops[diamond.side].lanes[0] in private and used.isdisjoint(diamond):
+            kept.append(diamond)
+            used.update(diamond)
+    return kept

@@ -101,7 +101,7 @@ def test_same_seed_same_bytes_whatever_the_hash_seed(folder: Path) -> None:
         (("run", "small.yaml", "--runs", "0"), "runs: expected greater than or equal to 1, got 0"),
         (("run", "small.yaml", "--seed", "-1"), "seed: expected greater than or equal to 0, got -1"),
         (("run", "small.yaml", "--set", "x"), "expected key=value"),
-        (("run", "small.yaml", "--set", "model=deepseek_v3", "--set", "gpu=h100_sxm"), "no fp8_block expert"),
+        (("run", "small.yaml", "--set", "model=deepseek_v3", "--set", "gpu=h200_sxm"), "no fp8_block expert"),
         (("hardware", "show", "b301_sxm"), "no entry named 'b301_sxm', did you mean 'b300_sxm'?"),
         (("estimate", "small.yaml", "--set", "gpu=b200_sxm"), "no closed form for this GPU"),
     ],

@@ -158,8 +158,24 @@ BAD = {
     ),
     "a tag": (
         changed("budget: 8", "budget: !!python/object:os.system 8"),
-        "bad.yaml:9: not valid YAML: could not determine a constructor for the tag"
-        " 'tag:yaml.org,2002:python/object:os.system'",
+        "bad.yaml:9: tree.budget: tags such as tag:yaml.org,2002:python/object:os.system are not allowed",
+    ),
+    "a tag on a mapping": (
+        changed("tree:\n", "tree: !tree\n"),
+        "bad.yaml:8: tree: tags such as !tree are not allowed",
+    ),
+    "a tag that is no number": (
+        changed("budget: 8", "budget: !!int ''"),
+        "bad.yaml: not valid YAML: string index out of range",
+    ),
+    "a directive": ("%YAML 1.1\n---\n" + GOOD, "bad.yaml:1: YAML directives are not allowed"),
+    "an anchor given twice": (
+        GOOD + "model: &a x\nkv: &a {}\n",
+        "bad.yaml: not valid YAML: an anchor is defined twice",
+    ),
+    "half a character": (
+        changed("question: A", 'question: "\\ud800" #'),
+        "bad.yaml:1: question: not valid Unicode text",
     ),
     "an alias bomb": (BOMB, "more than 10,000 values (aliases that multiply?)"),
     "deep nesting": ("a: " + "[" * 60 + "]" * 60, "nested deeper than 40 levels"),

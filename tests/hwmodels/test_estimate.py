@@ -19,9 +19,9 @@ def test_impossible_times_are_refused(seconds: float) -> None:
         estimate(seconds)
 
 
-@pytest.mark.parametrize("spread", [-0.1, float("nan"), float("-inf")])
+@pytest.mark.parametrize("spread", [-0.1, float("nan"), float("-inf"), float("inf")])
 def test_impossible_spreads_are_refused(spread: float) -> None:
-    with pytest.raises(ValueError, match="spread must be >= 0, got"):
+    with pytest.raises(ValueError, match="spread must be finite and >= 0, got"):
         estimate(1.0, spread)
 
 

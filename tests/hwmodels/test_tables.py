@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
-from hwmodels import catalog, documents, tables
+from hwmodels import catalog, documents, fits, tables
 from hwmodels.catalog import AttentionKernel, ExpertKernel, Kind, Selector, Stack
 from hwmodels.errors import HardwareError
 from hwmodels.tables import Curve, ExpertsLine, Grid
@@ -114,7 +115,7 @@ def test_a_shipped_grid_rises_along_every_axis(case: int) -> None:
 def test_smoothing_changes_little(case: int) -> None:
     grid = shipped()[case][0]
     # GEMM libraries choose kernels by shape, so their tables fall and rise more than attention's.
-    assert grid.smoothing < (0.17 if grid.name.startswith("gemm") else 0.05)
+    assert grid.smoothing < (0.08 if grid.name.startswith("gemm") else 0.05)
 
 
 small_arrays = st.integers(1, 3).flatmap(
@@ -137,18 +138,32 @@ def dominating(array: Array, index: tuple[int, ...]) -> Array:
 
 
 @given(small_arrays)
-def test_monotone_is_the_middle_of_minorant_and_majorant(values: Array) -> None:
-    for index, got in np.ndenumerate(tables.monotone(values)):
+def test_envelope_is_the_middle_of_minorant_and_majorant(values: Array) -> None:
+    for index, got in np.ndenumerate(fits.envelope(values)):
         ends = dominated(values, index).max() * dominating(values, index).min()
         assert got == pytest.approx(np.sqrt(ends))
 
 
 @given(small_arrays)
 def test_monotone_rises_between_the_smallest_and_the_largest(values: Array) -> None:
-    smooth = tables.monotone(values)
+    smooth = fits.monotone(values)
     assert all((np.diff(smooth, axis=axis) >= 0).all() for axis in range(values.ndim))
     assert values.min() * (1 - 1e-9) <= smooth.min()
     assert smooth.max() <= values.max() * (1 + 1e-9)
+
+
+@given(small_arrays)
+def test_monotone_is_nearer_than_the_envelope_and_keeps_the_mean(values: Array) -> None:
+    logs, near, far = (np.log(a) for a in (values, fits.monotone(values), fits.envelope(values)))
+    assert ((near - logs) ** 2).sum() <= ((far - logs) ** 2).sum() * (1 + 1e-6) + 1e-9
+    # Dykstra's rounds end early; the envelope that closes the last gap may shift the mean a little.
+    assert near.mean() == pytest.approx(logs.mean(), abs=0.05 * (1 + np.ptp(logs)))
+
+
+@given(st.lists(st.floats(0.1, 1e4), min_size=1, max_size=20))
+def test_along_one_axis_monotone_is_isotonic_regression(values: list[float]) -> None:
+    expected = np.exp(isotonic_regression(np.log(values)).x)
+    assert fits.monotone(np.array(values)) == pytest.approx(expected)
 
 
 @given(small_arrays)
@@ -156,13 +171,13 @@ def test_monotone_leaves_a_rising_table_alone(values: Array) -> None:
     table = values
     for axis in range(values.ndim):
         table = np.cumsum(table, axis=axis)
-    assert tables.monotone(table) == pytest.approx(table)
+    assert fits.monotone(table) == pytest.approx(table)
 
 
 @given(small_arrays)
 def test_smoothing_twice_changes_nothing_more(values: Array) -> None:
-    once = tables.monotone(values)
-    assert tables.monotone(once) == pytest.approx(once)
+    once = fits.monotone(values)
+    assert fits.monotone(once) == pytest.approx(once)
 
 
 def grid_of(latency: list[float]) -> Grid:
