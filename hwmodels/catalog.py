@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from hwmodels.documents import Strict, read, validate
+from hwmodels.documents import Strict, resolve, validate
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
 from hwmodels.work import DType
@@ -171,6 +171,8 @@ class AllReduceChoice(Strict):
     """The AllReduce algorithms a stack uses on one fabric."""
 
     fabrics: tuple[str, ...]
+    framework: str | None = None
+    """The engine the kernels come from; None for libraries that any engine calls, such as NCCL."""
     large: str
     small: str | None = None
     """Used up to the interconnect's small-message limit, where given."""
@@ -203,12 +205,13 @@ class Dispatch(Strict):
     synchronise_us: Figure
     """What the host loses at a point where it waits for the GPU."""
     top_k_us: Figure
-    gpu_tree_build_us: Figure
+    gpu_tree_us_per_node: Figure
     """Tree build as a GPU kernel, where the scenario asks for it."""
     capture_limits: tuple[CaptureLimit, ...] = ()
-    expert_kernels: int = Field(ge=1)
-    """Kernels in one routed-expert layer (counted for launches)."""
-    attention_kernels: int = Field(ge=1)
+    expert_kernels: Figure
+    """Kernels launched for one routed-expert layer."""
+    attention_kernels: Figure
+    """Kernels launched for one attention."""
 
 
 class Overlap(Strict):
@@ -220,13 +223,14 @@ class Overlap(Strict):
     """Residual add and RMSNorm inside the AllReduce kernel."""
     schedule_ahead: bool
     """Without a tree: the host prepares the next step while the GPU runs this one."""
-    schedule_ahead_with_tree: bool
     ref: str
 
 
 class Stack(Entry):
     """A serving engine: its kernels, its host costs and what it overlaps."""
 
+    framework: str
+    """The ``framework`` column of rows measured in this engine; other rows are carried over."""
     experts: tuple[ExpertKernel, ...]
     attention: tuple[AttentionKernel, ...]
     allreduce: tuple[AllReduceChoice, ...]
@@ -291,7 +295,7 @@ class Drafter(Entry):
     """True where no such drafter is published."""
 
 
-E_ = TypeVar("E_", bound=Entry)
+EntryT = TypeVar("EntryT", bound=Entry)
 _MODELS: dict[Kind, type[Entry]] = {
     Kind.GPU: Gpu,
     Kind.INTERCONNECT: Interconnect,
@@ -312,7 +316,7 @@ def _load(kind: Kind, name: str) -> Entry:
     path = Path(name) if name.endswith(".yaml") else DATA / kind.value / f"{name}.yaml"
     if not name.endswith(".yaml") and name not in names(kind):
         raise DocumentError("catalog", 0, "", unknown_name(kind, name))
-    return validate(read(path), _MODELS[kind])
+    return validate(resolve(path), _MODELS[kind])
 
 
 def unknown_name(kind: Kind, name: str) -> str:
@@ -324,7 +328,7 @@ def unknown_name(kind: Kind, name: str) -> str:
     return f"no {singular} named '{name}'{hint}"
 
 
-def _typed(kind: Kind, name: str, model: type[E_]) -> E_:
+def _typed(kind: Kind, name: str, model: type[EntryT]) -> EntryT:
     entry = _load(kind, name)
     assert isinstance(entry, model)
     return entry

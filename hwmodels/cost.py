@@ -7,8 +7,7 @@ estimate lies below the datasheet bound, and none falls as a size grows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from hwmodels import collectives, roofline, tables
@@ -24,9 +23,8 @@ from hwmodels.catalog import (
     Stack,
 )
 from hwmodels.errors import HardwareError
-from hwmodels.estimate import Bound, Estimate, Source
+from hwmodels.estimate import Bound, Estimate, Source, weakest
 from hwmodels.work import (
-    BITS_PER_VALUE,
     AllGather,
     AllReduce,
     Barrier,
@@ -76,10 +74,16 @@ class CostModel:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.estimate = lru_cache(maxsize=100_000)(self._estimate)
+        self._known: dict[Work, Estimate] = {}
+
+    def estimate(self, work: Work) -> Estimate:
+        """The Estimate of *work*; HardwareError where nothing is known about it."""
+        found = self._known.get(work)
+        if found is None:
+            found = self._known[work] = self._estimate(work)
+        return found
 
     def _estimate(self, work: Work) -> Estimate:
-        """The Estimate of *work*; HardwareError where nothing is known about it."""
         match work:
             case Gemm():
                 return self._gemm(work)
@@ -109,29 +113,33 @@ class CostModel:
         return roofline.floor_seconds(self.machine.gpu, work)
 
     def _gemm(self, work: Gemm) -> Estimate:
-        """Table over (n, k, m), at least what a kernel needs that reads its weights from DRAM.
+        """Table over (n, k, m), at least the shortest kernel plus the weights at peak bandwidth.
 
         The bound matters where the benchmark's repeated weight fitted into L2.
         """
-        cold = self._streamed(work)
-        grid = tables.gemm(self.machine.gpu.measured_as, work.dtype)
+        gpu = self.machine.gpu
+        grid = tables.gemm(gpu.measured_as, work.dtype)
         sizes = (work.n, work.k, work.m)
+        streamed = self._streamed(work)
+        cold = gpu.kernel_floor_us.value * US + self.floor_seconds(work)
         measured = grid(*sizes) * US
-        if measured >= cold.seconds and grid.covers(*sizes):
-            return Estimate(
-                seconds=max(measured, self.floor_seconds(work)),
-                spread=grid.smoothing,
-                source=Source.MEASURED,
-                bound=cold.bound,
-                evidence=grid.name,
-            )
+        if not grid.covers(*sizes):
+            name = f"{streamed.evidence}, not below {grid.name}"
+            return replace(streamed, seconds=max(measured, streamed.seconds), evidence=name)
+        if measured < cold:
+            name = f"L2-warm in {grid.name}: shortest kernel + bytes at peak bandwidth"
+            return replace(streamed, seconds=cold, source=Source.DATASHEET, evidence=name)
         return Estimate(
-            seconds=max(measured, cold.seconds),
-            spread=cold.spread,
-            source=Source.FITTED,
-            bound=cold.bound,
-            evidence=f"{cold.evidence}, not below {grid.name}",
+            seconds=measured,
+            spread=grid.smoothing,
+            source=self._carried(Source.MEASURED, grid.framework),
+            bound=streamed.bound,
+            evidence=grid.name,
         )
+
+    def _carried(self, source: Source, framework: str) -> Source:
+        """*source*, but SCALED where another engine's kernel was measured."""
+        return source if framework == self.machine.stack.framework else weakest(source, Source.SCALED)
 
     def _streamed(self, work: GpuWork) -> Estimate:
         """The shortest kernel plus the bytes at achieved bandwidth (or the flops at peak)."""
@@ -139,13 +147,12 @@ class CostModel:
         floor, achieved = gpu.kernel_floor_us, gpu.achieved_bandwidth_gb_s
         seconds, bound = roofline.seconds(gpu, roofline.demand(work), achieved.value)
         if floor.value * US >= seconds:
-            source, bound = floor.source, Bound.LATENCY
-        else:
-            source = achieved.source if bound is Bound.MEMORY else Source.DATASHEET
+            bound = Bound.LATENCY
+        peak = Source.DATASHEET if bound is Bound.COMPUTE else achieved.source
         return Estimate(
             seconds=floor.value * US + seconds,
             spread=achieved.spread,
-            source=source,
+            source=weakest(floor.source, peak),
             bound=bound,
             evidence=f"{floor.value:g} us for the shortest kernel + bytes at {achieved.value:g} GB/s",
         )
@@ -158,13 +165,16 @@ class CostModel:
         )
         share = 3 * work.hidden * work.intermediate / EXPERT_TABLE_VALUES
         same_shape = share == 1 and work.experts == EXPERT_TABLE_COUNT
-        seconds = line(work.touched * share, work.tokens) * US
+        fitted, least = line(work.touched * share) * US, line.least(work.tokens) * US
+        how = f"{line.fit.intercept:.1f} + {line.fit.slope:.3f} U us"
+        if least > fitted:
+            how = "rows of few tokens (a lower bound, above the fit)"
         return Estimate(
-            seconds=max(seconds, self.floor_seconds(work)),
+            seconds=max(fitted, least, self.floor_seconds(work)),
             spread=line.fit.max_relative_error,
-            source=Source.FITTED if same_shape else Source.SCALED,
+            source=self._carried(Source.FITTED if same_shape else Source.SCALED, kernel.framework),
             bound=Bound.MEMORY,
-            evidence=f"{line.fit.intercept:.1f} + {line.fit.slope:.3f} U us, {line.name}",
+            evidence=f"{how}, {line.name}",
         )
 
     def expert_kernel(self, dtype: DType) -> ExpertKernel:
@@ -199,10 +209,12 @@ class CostModel:
         exact = work.queries == 1 and self._breaks(work) == 0 and grid.covers(served, work.context)
         seconds = self._one_pass(grid, served, work) + self._query_seconds(kernel, work)
         seconds += self._fragmentation_seconds(work, served)
+        source = Source.MEASURED if exact else self._scaled_attention(kernel, work)
+        reread = kernel.reread_gb_s.spread if kernel.reread_gb_s and work.queries > 1 else 0.0
         return Estimate(
             seconds=max(seconds, self.floor_seconds(work)),
-            spread=grid.smoothing,
-            source=Source.MEASURED if exact else self._scaled_attention(kernel, work),
+            spread=max(grid.smoothing, reread),
+            source=self._carried(source, grid.framework),
             bound=Bound.MEMORY,
             evidence=f"{grid.name}, {kernel.query_scaling.value} queries ({kernel.scaling_ref.strip()})",
         )
@@ -263,11 +275,13 @@ class CostModel:
             case GpuTask.TOP_K:
                 return _from_figure(dispatch.top_k_us, Bound.LATENCY, "top-k kernels")
             case GpuTask.TREE_BUILD:
-                return _from_figure(dispatch.gpu_tree_build_us, Bound.LATENCY, "tree kernel")
+                per_node = dispatch.gpu_tree_us_per_node
+                extra = self.machine.gpu.kernel_floor_us.value * US
+                return _from_figure(per_node, Bound.LATENCY, "tree kernel", extra, work.items)
             case GpuTask.TREE_ACCEPT:
-                return _from_figure(
-                    self.machine.gpu.kernel_floor_us, Bound.LATENCY, "shortest kernel in a graph"
-                )
+                floor = self.machine.gpu.kernel_floor_us
+                walk = _from_figure(floor, Bound.LATENCY, "a greedy walk in the shortest kernel")
+                return replace(walk, source=Source.ASSUMED)
             case _:
                 assert_never(work.task)
 
@@ -285,11 +299,12 @@ class CostModel:
         return self._allreduce(work)
 
     def _formula(self, seconds: float, name: str) -> Estimate:
+        """A closed form: no better than the weaker of its two figures."""
         link = self.machine.interconnect
         return Estimate(
             seconds=seconds,
-            spread=link.bandwidth_gb_s.spread,
-            source=Source.DATASHEET,
+            spread=max(link.bandwidth_gb_s.spread, link.alpha_us.spread),
+            source=weakest(Source.SCALED, link.bandwidth_gb_s.source, link.alpha_us.source),
             bound=Bound.LINK,
             evidence=f"{name} on {link.name}",
         )
@@ -307,10 +322,12 @@ class CostModel:
         beyond = max(0.0, work.size_bytes - curve.size_bytes[-1])
         extra = collectives.ring_allreduce(beyond, work.ranks, 0.0, bandwidth)
         inside = curve.size_bytes[0] <= work.size_bytes <= curve.size_bytes[-1]
+        here = curve.measured_on == self.machine.gpu.measured_as
+        framework = self._allreduce_choice().framework or self.machine.stack.framework
         return Estimate(
             seconds=curve(work.size_bytes) * US + extra,
-            spread=link.noise_cv.value,
-            source=Source.MEASURED if inside else Source.SCALED,
+            spread=link.bandwidth_gb_s.spread if extra else 0.0,
+            source=self._carried(Source.MEASURED if inside and here else Source.SCALED, framework),
             bound=Bound.LINK,
             evidence=curve.name,
         )
@@ -365,8 +382,7 @@ class CostModel:
 
 
 def _token_bytes(work: MlaAttention) -> float:
-    """Cached bytes per token and layer."""
-    return work.latent * BITS_PER_VALUE[work.dtype] / 8
+    return roofline.cached_token_bytes(work.latent, work.dtype)
 
 
 def _from_figure(

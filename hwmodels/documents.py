@@ -12,6 +12,7 @@ import difflib
 import json
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +32,7 @@ PLAIN_TAGS = {
     for name in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value")
 }
 
-Path_ = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -49,9 +50,9 @@ class Document:
 
     file: str
     data: dict[str, Any]
-    places: dict[Path_, tuple[str, int]] = field(default_factory=dict)
+    places: dict[KeyPath, tuple[str, int]] = field(default_factory=dict)
 
-    def place(self, path: Path_) -> tuple[str, int]:
+    def place(self, path: KeyPath) -> tuple[str, int]:
         """File and line of *path* or of its nearest known ancestor; line 0 for the whole file."""
         while path and path not in self.places:
             path = path[:-1]
@@ -73,6 +74,63 @@ def read(path: Path, error: type[DocumentError] = DocumentError) -> Document:
     except ValueError as problem:
         raise error(str(path), 0, "", str(problem)) from None
     return parse(text, str(path), error)
+
+
+def resolve(
+    path: Path,
+    error: type[DocumentError] = DocumentError,
+    rivals: frozenset[str] = frozenset(),
+    prepare: Callable[[Document, Path], Document] = lambda document, _: document,
+) -> Document:
+    """Read *path* laid over the file that its ``extends:`` names, and so on down.
+
+    *rivals* are keys that replace one another (see ``merge``); *prepare* sees every
+    document with its folder before it is merged.
+    """
+    return _resolve(path, (), error, rivals, prepare)
+
+
+def _resolve(
+    path: Path,
+    seen: tuple[Path, ...],
+    error: type[DocumentError],
+    rivals: frozenset[str],
+    prepare: Callable[[Document, Path], Document],
+) -> Document:
+    document = prepare(read(path, error), path.parent)
+    base_name = document.data.pop("extends", None)
+    if base_name is None:
+        return document
+    _, line = document.place(("extends",))
+    if not isinstance(base_name, str):
+        raise error(str(path), line, "extends", f"expected a file name, got {base_name!r}")
+    base_path = path.parent / base_name
+    chain = (*seen, path.resolve())
+    if base_path.resolve() in chain:
+        names = " -> ".join(p.name for p in (*chain, base_path))
+        raise error(str(path), line, "extends", f"goes in a circle: {names}")
+    if not base_path.is_file():
+        raise error(str(path), line, "extends", f"no such file: {base_name}")
+    base = _resolve(base_path, chain, error, rivals, prepare)
+    merged = merge(base.data, document.data, rivals)
+    return Document(str(path), merged, {**base.places, **document.places})
+
+
+def merge(base: dict[str, Any], over: dict[str, Any], rivals: frozenset[str]) -> dict[str, Any]:
+    """*over* laid on *base*: mappings merge key by key, anything else replaces.
+
+    A key set to null takes the base's value away. Where *over* has one of the
+    *rivals*, the base's other rivals go.
+    """
+    merged = {k: v for k, v in base.items() if not (k in rivals and rivals & over.keys())}
+    for key, value in over.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = merge(merged[key], value, rivals)
+        else:
+            merged[key] = value
+    return merged
 
 
 def parse(text: str, file: str, error: type[DocumentError] = DocumentError) -> Document:
@@ -115,10 +173,10 @@ class _Builder:
         self.file = file
         self.yaml = yaml
         self.error = error
-        self.places: dict[Path_, tuple[str, int]] = {}
+        self.places: dict[KeyPath, tuple[str, int]] = {}
         self.nodes = 0
 
-    def build(self, node: Node, path: Path_, depth: int) -> Any:
+    def build(self, node: Node, path: KeyPath, depth: int) -> Any:
         self.nodes += 1
         if self.nodes > MAX_NODES:
             raise self._fail(node, path, f"more than {MAX_NODES:,} values (aliases that multiply?)")
@@ -133,7 +191,7 @@ class _Builder:
             return [self.build(n, (*path, i), depth + 1) for i, n in enumerate(node.value)]
         return self._scalar(node, path)
 
-    def _mapping(self, node: MappingNode, path: Path_, depth: int) -> dict[str, Any]:
+    def _mapping(self, node: MappingNode, path: KeyPath, depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode) or str(key_node.tag) not in PLAIN_TAGS:
@@ -145,7 +203,7 @@ class _Builder:
             result[key] = self.build(value_node, (*path, key), depth + 1)
         return result
 
-    def _scalar(self, node: Node, path: Path_) -> Any:
+    def _scalar(self, node: Node, path: KeyPath) -> Any:
         value = self.yaml.constructor.construct_object(node)
         if isinstance(value, float) and not math.isfinite(value):
             raise self._fail(node, path, f"must be a finite number, got {node.value}")
@@ -155,7 +213,7 @@ class _Builder:
             raise self._fail(node, path, "not valid Unicode text")
         return value
 
-    def _fail(self, node: Node, path: Path_, problem: str) -> DocumentError:
+    def _fail(self, node: Node, path: KeyPath, problem: str) -> DocumentError:
         return self.error(self.file, node.start_mark.line + 1, dotted(path), problem)
 
 
@@ -163,7 +221,7 @@ def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def dotted(path: Path_) -> str:
+def dotted(path: KeyPath) -> str:
     """``("a", 0, "b")`` as ``a[0].b``."""
     text = ""
     for part in path:
@@ -217,7 +275,7 @@ def did_you_mean_choice(problem: Any) -> str:
     return f", did you mean '{near[0]}'?" if near else ""
 
 
-def known_keys(model: type[BaseModel], path: Path_) -> list[str]:
+def known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
     """The keys that *model* allows at *path*."""
     current: Any = model
     for part in path:

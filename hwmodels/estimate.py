@@ -18,6 +18,12 @@ class Source(Enum):
     ASSUMED = "assumed"
 
 
+def weakest(*sources: Source) -> Source:
+    """The source of a figure made from figures of these *sources*: the last in the order above."""
+    order = list(Source)
+    return max(sources, key=order.index)
+
+
 class Bound(Enum):
     """What limits the work."""
 

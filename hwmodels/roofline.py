@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from hwmodels.catalog import Gpu
 from hwmodels.errors import HardwareError
@@ -13,6 +14,7 @@ from hwmodels.work import (
     DType,
     Elementwise,
     Gemm,
+    GpuKernel,
     GpuWork,
     GqaAttention,
     GroupedExperts,
@@ -21,6 +23,11 @@ from hwmodels.work import (
 )
 
 ACTIVATION_BYTES = 2
+
+
+def cached_token_bytes(latent: int, dtype: DType) -> float:
+    """Bytes of one cached token in one layer, *latent* values of *dtype*."""
+    return latent * BITS_PER_VALUE[dtype] / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ def demand(work: GpuWork) -> Demand:
             moved = work.touched * values * BITS_PER_VALUE[work.dtype] / 8
             return Demand(moved, 2.0 * work.tokens * work.top_k * values, work.dtype)
         case MlaAttention():
-            moved = work.requests * work.context * work.latent * BITS_PER_VALUE[work.dtype] / 8
+            moved = work.requests * work.context * cached_token_bytes(work.latent, work.dtype)
             pairs = work.requests * work.queries * work.heads * work.context
             return Demand(moved, 2.0 * pairs * (work.latent + work.latent), work.dtype)
         case GqaAttention():
@@ -61,8 +68,10 @@ def demand(work: GpuWork) -> Demand:
             return Demand(cached * BITS_PER_VALUE[work.dtype] / 8, 4.0 * pairs * work.head_dim, work.dtype)
         case Elementwise(size_bytes) | StreamContention(size_bytes):
             return Demand(size_bytes, 0.0, DType.BF16)
-        case _:
+        case GpuKernel():
             return Demand(0.0, 0.0, DType.BF16)
+        case _:
+            assert_never(work)
 
 
 def seconds(gpu: Gpu, need: Demand, bandwidth_gb_s: float) -> tuple[float, Bound]:

@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 
 WARM_ROWS_MAX_TOKENS = 4
 """Expert rows up to this many tokens may be served from L2 (repeated weights in one graph)."""
+TABLE_TOP_K = 8
+"""Experts per token in every row of the expert table."""
 GLITCH_FACTOR = 20.0
 """A cell this many times its neighbours is a broken measurement."""
 
@@ -52,7 +54,8 @@ class Grid:
     latency_us: Array
     smoothing: float
     """Median relative change that making the table monotone brought."""
-    source: str
+    framework: str
+    """The engine whose kernel was measured."""
 
     def __call__(self, *sizes: float) -> float:
         """The latency in us at *sizes*, each clamped to its measured range."""
@@ -71,7 +74,7 @@ class Grid:
         return all(size <= axis[-1] for size, axis in zip(sizes, self.axes, strict=True))
 
 
-def _grid(name: str, points: dict[tuple[float, ...], list[float]], source: str) -> Grid:
+def _grid(name: str, points: dict[tuple[float, ...], list[float]], framework: str) -> Grid:
     """A Grid from *points*; HardwareError where a cell is missing."""
     axes = tuple(np.array(sorted(set(axis))) for axis in zip(*points, strict=True))
     shape = tuple(len(axis) for axis in axes)
@@ -82,7 +85,7 @@ def _grid(name: str, points: dict[tuple[float, ...], list[float]], source: str) 
         index = tuple(int(np.searchsorted(axis, k)) for axis, k in zip(axes, key, strict=True))
         raw[index] = np.mean(values)
     smooth = monotone(_without_glitches(raw))
-    return Grid(name, axes, smooth, float(np.median(np.abs(smooth / raw - 1))), source)
+    return Grid(name, axes, smooth, float(np.median(np.abs(smooth / raw - 1))), framework)
 
 
 def _without_glitches(values: Array) -> Array:
@@ -96,17 +99,21 @@ def _without_glitches(values: Array) -> Array:
 def gemm(gpu: str, dtype: DType) -> Grid:
     """Dense GEMM latency over (n, k, m) for one rank's weight slice."""
     points: dict[tuple[float, ...], list[float]] = defaultdict(list)
-    source = ""
+    frameworks = set()
     for row in rows("gemm"):
         if row["gpu"] == gpu and row["dtype"] == dtype.value:
-            source = f"{row['framework']} {row['version']} {row['kernel']}"
+            frameworks.add(row["framework"])
             for column, value in row.items():
                 if column.startswith("m") and column.endswith("_us"):
                     key = (float(row["n"]), float(row["k"]), float(column[1:-3]))
                     points[key].append(float(value))
     if not points:
         raise HardwareError(gpu, f"no measured {dtype.value} GEMM table")
-    return _grid(f"gemm.csv {gpu} {dtype.value}", points, source)
+    if len(frameworks) > 1:
+        raise HardwareError(
+            gpu, f"{dtype.value} GEMM rows of several engines: {', '.join(sorted(frameworks))}"
+        )
+    return _grid(f"gemm.csv {gpu} {dtype.value}", points, frameworks.pop())
 
 
 @cache
@@ -123,7 +130,7 @@ def mla_decode(gpu: str, kernel: Selector, heads: int, dtype: DType) -> Grid:
         wanted = f"{kernel.framework} {kernel.version} {kernel.kernel}"
         raise HardwareError(gpu, f"no MLA table for {wanted}, {heads} heads per rank, {dtype.value} KV cache")
     name = f"mla_decode.csv {gpu} {kernel.kernel} {heads} heads {dtype.value}"
-    return _grid(name, points, f"{kernel.framework} {kernel.version}")
+    return _grid(name, points, kernel.framework)
 
 
 def _matches(row: dict[str, str], gpu: str, kernel: Selector, **wanted: str) -> bool:
@@ -147,18 +154,22 @@ class ExpertsLine:
     """Rows of few tokens, possibly L2-warm: lower bounds."""
     name: str
 
-    def __call__(self, touched: float, tokens: float) -> float:
-        """Us for *tokens* that reach *touched* distinct experts."""
-        bound = float(np.interp(min(tokens, touched), self.warm_tokens, self.warm_us))
-        return max(self.fit(touched), bound)
+    def __call__(self, touched: float) -> float:
+        """us for *touched* distinct experts of the measured size, by the fit."""
+        return self.fit(touched)
+
+    def least(self, tokens: float) -> float:
+        """us that *tokens* tokens take at least, by the rows of few tokens."""
+        return float(np.interp(tokens, self.warm_tokens, self.warm_us))
 
 
 @cache
 def experts(gpu: str, kernel: Selector, dtype: DType, count: int, ranks: int) -> ExpertsLine:
     """The fitted expert line of *kernel* for *count* experts sliced over *ranks* (us).
 
-    Balanced rows give every token experts of its own, so U = min(count, 8 * tokens);
-    the fit uses those between the L2-warm ones and saturation.
+    Balanced rows give every token TABLE_TOP_K experts of its own, so
+    U = min(count, TABLE_TOP_K * tokens); the fit uses those between the L2-warm ones
+    and saturation.
     """
     points: dict[int, list[float]] = defaultdict(list)
     wanted = {"dtype": dtype.value, "experts": str(count), "moe_tp": str(ranks), "routing": "balanced"}
@@ -169,9 +180,9 @@ def experts(gpu: str, kernel: Selector, dtype: DType, count: int, ranks: int) ->
     if not points:
         raise HardwareError(gpu, f"no expert rows: {name}, {count} experts over {ranks} ranks")
     mean = {tokens: float(np.mean(values)) for tokens, values in sorted(points.items())}
-    cold = [t for t in mean if WARM_ROWS_MAX_TOKENS < t <= count // 8]
+    cold = [t for t in mean if WARM_ROWS_MAX_TOKENS < t <= count // TABLE_TOP_K]
     warm = [t for t in mean if t <= WARM_ROWS_MAX_TOKENS]
-    fit = affine_fit([8.0 * t for t in cold], [mean[t] for t in cold])
+    fit = affine_fit([TABLE_TOP_K * t for t in cold], [mean[t] for t in cold])
     warm_us = np.maximum.accumulate([mean[t] for t in warm])
     return ExpertsLine(fit, np.array(warm, dtype=float), warm_us, name)
 
@@ -181,19 +192,21 @@ class Curve:
     """AllReduce latency by message size, interpolated linearly in both logarithms."""
 
     name: str
+    measured_on: str
+    """The GPU that ran it."""
     size_bytes: Array
     latency_us: Array
 
     def __call__(self, size_bytes: float) -> float:
-        """Us for *size_bytes*, held constant outside the measured sizes."""
+        """us for *size_bytes*, held constant outside the measured sizes."""
         return float(np.exp(np.interp(np.log(size_bytes), np.log(self.size_bytes), np.log(self.latency_us))))
 
 
 @cache
 def allreduce(fabric: str, gpu: str, ranks: int, algorithm: str) -> Curve | None:
-    """The AllReduce curve of *algorithm*; rows of *gpu* where there are any, else of the fabric.
+    """The AllReduce curve of *algorithm*, measured on *gpu* or else on another GPU of this fabric.
 
-    None where nothing was measured for this many ranks.
+    Of several others the first by name. None where nothing was measured for this many ranks.
     """
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows("allreduce"):
@@ -201,8 +214,8 @@ def allreduce(fabric: str, gpu: str, ranks: int, algorithm: str) -> Curve | None
             found[row["gpu"]][int(row["message_bytes"])].append(float(row["latency_us"]))
     if not found:
         return None
-    measured_on = gpu if gpu in found else next(iter(found))
+    measured_on = gpu if gpu in found else min(found)
     sizes = sorted(found[measured_on])
     latency = [float(np.mean(found[measured_on][size])) for size in sizes]
     name = f"allreduce.csv {fabric} {measured_on} {algorithm} x{ranks}"
-    return Curve(name, np.array(sizes, dtype=float), np.array(latency))
+    return Curve(name, measured_on, np.array(sizes, dtype=float), np.array(latency))

@@ -48,11 +48,13 @@ class Answer:
     summary: Summary
     comparison: Comparison | None
     range_ends: tuple[RangeEnd, ...]
+    overrides: tuple[str, ...]
+    """Changes to the scenario file that were asked for on the command line."""
     interrupted: bool
     """True where the user stopped it: fewer runs than asked for, the rest intact."""
 
 
-def answer(setup: Setup, listeners: tuple[Listener, ...] = ()) -> Answer:
+def answer(setup: Setup, listeners: tuple[Listener, ...] = (), overrides: tuple[str, ...] = ()) -> Answer:
     """Run the scenario and both ends of its acceptance range.
 
     An interrupt after the first run ends the work early and keeps what was played;
@@ -81,6 +83,7 @@ def answer(setup: Setup, listeners: tuple[Listener, ...] = ()) -> Answer:
         summary=summary,
         comparison=compare(setup.scenario.anchor, summary),
         range_ends=tuple(ends),
+        overrides=overrides,
         interrupted=interrupted,
     )
 

@@ -81,7 +81,7 @@ def run(
     folder = out / path.stem
     output.prepare(folder)
     with _progress(total_runs(setup), hidden=quiet or as_json) as advance:
-        result = answer(setup, (lambda _: advance(),))
+        result = answer(setup, (lambda _: advance(),), tuple(overrides))
     text = report.lines(result)
     output.write(result, text, folder)
     if as_json:
@@ -98,15 +98,15 @@ def run(
 @app.command()
 def estimate(scenario: ScenarioArgument, as_json: JsonOption = False, set_: SetOption = None) -> None:
     """Show the articles' closed-form estimate beside the same lines from measured tables."""
-    from sim import output, tables
+    from sim import listing, output
     from sim.article import closed_form
 
     _, setup = _load(scenario, set_ or [])
     form = closed_form(setup)
     print(
-        output.as_json(tables.closed_form_object(form))
+        output.as_json(listing.closed_form_object(form))
         if as_json
-        else "\n".join(tables.closed_form_lines(form))
+        else "\n".join(listing.closed_form_lines(form))
     )
 
 
@@ -126,20 +126,20 @@ def bench(
     """Measure the simulator's own speed against bare SimPy, in one run."""
     from dataclasses import asdict
 
-    from sim import output, tables
+    from sim import listing, output
     from sim.bench import benchmark
 
     _, setup = _load(scenario, set_ or [])
     result = benchmark(setup)
-    print(output.as_json(asdict(result)) if as_json else "\n".join(tables.benchmark_lines(result)))
+    print(output.as_json(asdict(result)) if as_json else "\n".join(listing.benchmark_lines(result)))
 
 
 @hardware.command("list")
 def hardware_list() -> None:
     """List every catalog entry."""
-    from sim import tables
+    from sim import listing
 
-    print("\n".join(tables.hardware_list()))
+    print("\n".join(listing.hardware_list()))
 
 
 @hardware.command("show")
@@ -149,10 +149,10 @@ def hardware_show(
 ) -> None:
     """Print one catalog entry with the source of every figure."""
     from hwmodels import catalog
-    from sim import tables
+    from sim import listing
 
     kind, entry = catalog.find(name)
-    print(entry.model_dump_json(indent=2) if as_json else "\n".join(tables.hardware_entry(kind, entry)))
+    print(entry.model_dump_json(indent=2) if as_json else "\n".join(listing.hardware_entry(kind, entry)))
 
 
 def _load(scenario: str, overrides: list[str]) -> tuple[Path, Setup]:

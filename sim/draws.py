@@ -1,8 +1,9 @@
 """Durations of every op of every step, drawn before an engine plays them.
 
 Each family of work has a random stream of its own, named by run and family, so two
-scenarios meet the same luck and can be compared in pairs. Means are untouched:
-every noise factor has mean 1, except the stalls, which only add.
+scenarios meet the same luck as long as their steps have equally many ops of a family.
+Every noise factor has mean 1, except stalls, which only add; a step still takes longer
+than its mean parts, because collectives wait for the slowest rank.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +23,30 @@ from hwmodels.noise import lognormal_factor
 from hwmodels.work import (
     AllGather,
     AllReduce,
+    Barrier,
+    BatchedGemm,
     Copy,
     EagerLaunch,
+    Elementwise,
+    Gemm,
+    GpuKernel,
     GqaAttention,
     GraphLaunch,
     GroupedExperts,
     HostWork,
     MlaAttention,
+    StreamContention,
     Work,
 )
 from sim.graph import IntArray, StepGraph
 from sim.setup import Setup
 
 Array = NDArray[np.float64]
+
+
+MAX_RANKS = 8
+FASTEST_RANK_FACTOR = 0.5
+"""No rank is faster than twice the mean, however wide its distribution is set."""
 
 
 class Family(Enum):
@@ -48,7 +60,7 @@ class Family(Enum):
     HOST = "host"
 
 
-class Stream(Enum):
+class RandomStream(Enum):
     """Random streams beside those of the families."""
 
     ACCEPTANCE = "acceptance"
@@ -70,14 +82,16 @@ def family_of(work: Work) -> Family:
             return Family.LAUNCH
         case HostWork() | EagerLaunch() | Copy():
             return Family.HOST
-        case _:
+        case Gemm() | BatchedGemm() | Elementwise() | StreamContention() | GpuKernel() | Barrier():
             return Family.KERNELS
+        case _:
+            assert_never(work)
 
 
 HOST_FAMILIES = (Family.LAUNCH, Family.HOST)
 
 
-def generator(seed: int, run: int, stream: Family | Stream) -> np.random.Generator:
+def generator(seed: int, run: int, stream: Family | RandomStream) -> np.random.Generator:
     """The generator of one stream of one run. Streams never depend on one another."""
     key = zlib.crc32(stream.value.encode())
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(run, key)))
@@ -129,10 +143,11 @@ class Noise:
         self._machine = setup.machine
         self._graph = graph
         seed = setup.scenario.seed
-        self._generators = {name: generator(seed, run, name) for name in (*Family, *Stream)}
+        self._generators = {name: generator(seed, run, name) for name in (*Family, *RandomStream)}
         self._columns = _columns(graph)
-        ranks = self._generators[Stream.RANKS].standard_normal(8)
-        factor = np.maximum(0.5, 1.0 + setup.machine.gpu.noise.rank_cv.value * ranks)
+        # As many as a node can have, so that 4 ranks meet the luck of the first 4 of 8.
+        ranks = self._generators[RandomStream.RANKS].standard_normal(MAX_RANKS)
+        factor = np.maximum(FASTEST_RANK_FACTOR, 1.0 + setup.machine.gpu.noise.rank_cv.value * ranks)
         self._rank_factors = np.append(factor, 1.0)[_ranks(graph)]
 
     def durations(self, work_seconds: Array) -> IntArray:
@@ -153,22 +168,21 @@ class Noise:
     def _step_factors(self, steps: int) -> Array:
         """What all GPU and link work of a step shares: drift, and the rare stall."""
         noise = self._machine.gpu.noise
-        drift = lognormal_factor(self._generators[Stream.STEPS], (steps,), noise.step_cv.value)
-        luck = self._generators[Stream.STALLS].random((steps, 2))
+        drift = lognormal_factor(self._generators[RandomStream.STEPS], (steps,), noise.step_cv.value)
+        luck = self._generators[RandomStream.STALLS].random((steps, 2))
         low, high = noise.spike_factor_low.value, noise.spike_factor_high.value
         stall = np.where(luck[:, 0] < noise.spike_probability.value, low + (high - low) * luck[:, 1], 1.0)
         return np.asarray(drift * stall)
 
 
-@lru_cache(maxsize=16)
 def _columns(graph: StepGraph) -> dict[Family, IntArray]:
-    """The ops of each family that occurs."""
-    families = [family_of(op.work) for op in graph.ops]
-    found = {f: np.flatnonzero([g is f for g in families]).astype(np.int64) for f in Family}
-    return {family: columns for family, columns in found.items() if len(columns)}
+    """The ops of each family that occurs, in the order of Family."""
+    found = [family_of(work) for work in graph.works]
+    numbers = np.array([list(Family).index(family) for family in found])[graph.work_index]
+    columns = {family: np.flatnonzero(numbers == i) for i, family in enumerate(Family)}
+    return {family: chosen.astype(np.int64) for family, chosen in columns.items() if len(chosen)}
 
 
-@lru_cache(maxsize=16)
 def _ranks(graph: StepGraph) -> IntArray:
     """The rank of each op, -1 (the last entry of the factors) where it has none."""
     return np.array([-1 if op.rank is None else op.rank for op in graph.ops], dtype=np.int64)

@@ -75,9 +75,9 @@ class Op(NamedTuple):
     rank: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepGraph:
-    """One decode step: *ops* in program order over *lanes*."""
+    """One decode step: *ops* in program order over *lanes*. Compared by identity."""
 
     lanes: tuple[Lane, ...]
     ops: tuple[Op, ...]

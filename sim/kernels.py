@@ -30,7 +30,7 @@ from sim.graph import Component
 from sim.setup import Setup
 
 
-class Stream(Enum):
+class CudaStream(Enum):
     """The CUDA stream a kernel runs on."""
 
     MAIN = "compute"
@@ -47,7 +47,7 @@ class Kernel(NamedTuple):
     component: Component
     work: Work
     launches: int = 1
-    stream: Stream = Stream.MAIN
+    stream: CudaStream = CudaStream.MAIN
     joins: bool = False
 
 
@@ -99,7 +99,7 @@ def _attention_block(setup: Setup, shape: VerifyShape) -> Iterator[Kernel]:
     yield Kernel(
         Component.ATTENTION,
         _mla(setup, shape, heads),
-        launches=setup.machine.stack.dispatch.attention_kernels,
+        launches=int(setup.machine.stack.dispatch.attention_kernels.value),
     )
     yield _dense(BatchedGemm(heads, tokens, model.v_dim, model.kv_lora, DType.BF16))
     yield _dense(Gemm(tokens, model.hidden, heads * model.v_dim, dtype))
@@ -154,12 +154,12 @@ def _expert_mlp(setup: Setup, tokens: int) -> Iterator[Kernel]:
     yield from _norm(setup, tokens)
     shared = list(_shared_expert(setup, tokens)) if model.shared_experts else []
     if beside:
-        yield from (kernel._replace(stream=Stream.SIDE) for kernel in shared)
+        yield from (kernel._replace(stream=CudaStream.SIDE) for kernel in shared)
     yield _dense(Gemm(tokens, model.experts, model.hidden, DType.BF16))
     yield Kernel(
         Component.EXPERTS,
         _experts(setup, tokens),
-        launches=setup.machine.stack.dispatch.expert_kernels,
+        launches=int(setup.machine.stack.dispatch.expert_kernels.value),
     )
     if beside:
         yield Kernel(Component.DENSE, StreamContention(_shared_bytes(setup)), launches=0)
@@ -208,12 +208,14 @@ def _logits(setup: Setup, tokens: int) -> Iterator[Kernel]:
 def draft_pass(setup: Setup, block: int, context: int) -> list[Kernel]:
     """One block-diffusion forward: features in, *block* positions through all layers, LM head.
 
-    Features of up to *block* newly committed tokens are projected and join the block
-    in the K/V projection (KV injection, arXiv 2602.06036 section 3).
+    Features of up to *block* newly committed tokens are projected (columns over the
+    ranks, then gathered) and join the block in the K/V projection (KV injection, arXiv
+    2602.06036 section 3).
     """
     drafter, ranks = setup.drafter, setup.machine.ranks
     fuse = Gemm(block, drafter.hidden // ranks, drafter.feature_layers * drafter.hidden, drafter.dtype)
-    works: list[Work] = [fuse, _draft_allreduce(drafter, block, ranks)]
+    gather = AllGather(ACTIVATION_BYTES * block * drafter.hidden, ranks)
+    works: list[Work] = [fuse, gather]
     for _ in range(drafter.layers):
         works += _draft_layer(drafter, block, context, ranks)
     works += _draft_head(setup.model, drafter, block, ranks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hwmodels.catalog import Drafter, TargetModel
-from hwmodels.roofline import weight_bytes
+from hwmodels.roofline import cached_token_bytes, weight_bytes
 from hwmodels.work import BITS_PER_VALUE, DType
 
 GIB = 2**30
@@ -48,4 +48,4 @@ def drafter_bytes_per_rank(drafter: Drafter, ranks: int) -> float:
 
 def cache_bytes(model: TargetModel, tokens: int, dtype: DType) -> float:
     """Latent cache of *tokens* tokens in all layers; every TP rank holds the whole of it."""
-    return tokens * model.latent * model.layers * BITS_PER_VALUE[dtype] / 8
+    return tokens * model.layers * cached_token_bytes(model.latent, dtype)

@@ -58,7 +58,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
             "verify": setup.verify_launch.value,
             "graph_kernels": nodes,
             "eager_kernels": eager,
-            "capture_limit_broken": setup.launch_limit is not None,
+            "capture_limit_broken": setup.broken_limit is not None,
         },
         "anchor": _anchor(answer.comparison),
         "assumptions": list(setup.scenario.assumptions),
@@ -66,6 +66,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         "steps": summary.steps,
         "seed": setup.scenario.seed,
         "engine": answer.engine,
+        "overrides": list(answer.overrides),
         "interrupted": answer.interrupted,
         "provenance": {"specdec_sim": __version__, "tables_sha256": tables_digest()},
     }

@@ -13,8 +13,8 @@ from hwmodels.estimate import Source
 from hwmodels.work import EagerLaunch, GraphLaunch
 from sim.answer import Answer, Comparison
 from sim.graph import Lane
-from sim.scenario import CaptureLimit
-from sim.setup import LaunchMode
+from sim.scenario import CapturePolicy
+from sim.setup import LaunchMode, Setup
 from sim.statistics import MIN_RUNS, Spread, Summary
 
 WIDTH = 110
@@ -167,7 +167,7 @@ def utilisation(summary: Summary) -> Table:
         ranks = f"{100 * min(values):.1f}-{100 * max(values):.1f}" if len(values) > 1 else ""
         table.add_row(name, percent(mean), ranks)
     table.add_row("", "", "")
-    table.add_row("AllReduce a step", f"{summary.allreduce_transfer_ms:.2f} ms", "transfer")
+    table.add_row("AllReduce, all passes", f"{summary.allreduce_transfer_ms:.2f} ms", "transfer")
     table.add_row("", f"{summary.allreduce_wait_ms:.2f} ms", "waiting")
     return table
 
@@ -190,9 +190,24 @@ def notes(answer: Answer) -> list[str]:
         found.append(f"Interrupted: {answer.summary.runs} of {answer.setup.scenario.runs} runs were played.")
     if answer.summary.throughput_tok_s.half_width is None:
         found.append(f"Fewer than {MIN_RUNS} runs: no interval is given.")
-    if answer.setup.drafter.hypothetical and not answer.setup.scenario.is_plain:
-        found.append(f"Hypothesis: {answer.setup.drafter.title}.")
+    found += drafting_notes(answer.setup)
+    found += [f"Changed: {override}" for override in answer.overrides]
     return found + [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]
+
+
+def drafting_notes(setup: Setup) -> list[str]:
+    """What a reader must know about drafter and acceptance; nothing for plain decoding."""
+    if setup.scenario.is_plain:
+        return []
+    found = ["Acceptance is what the scenario says; block and budget cap it but do not change it."]
+    block, trained = setup.scenario.drafter.block, setup.drafter.trained_block
+    if block > trained:
+        found.append(
+            f"{setup.drafter.name} was trained at block {trained}; at block {block} it may gain nothing."
+        )
+    if setup.drafter.hypothetical:
+        found.append(f"Hypothesis: {setup.drafter.title}.")
+    return found
 
 
 def rests_on(summary: Summary) -> str:
@@ -205,14 +220,14 @@ def launch_line(answer: Answer) -> str:
     """How the verify pass reaches the GPU, and why."""
     setup = answer.setup
     nodes, launches = launch_counts(answer)
-    limit = setup.launch_limit
+    limit = setup.broken_limit
     how = f"Launch: one graph of {nodes:,} kernels" if nodes else f"Launch: {launches:,} kernels one by one"
     if limit is None:
         return f"{how}."
     budget, capability = limit.max_tree_budget, limit.compute_capability
     if setup.verify_launch is LaunchMode.EAGER:
         return f"{how}: budgets above {budget} cannot be captured on {capability} ({limit.ref})."
-    assert setup.scenario.capture_limit is CaptureLimit.LIFTED
+    assert setup.scenario.capture_limit is CapturePolicy.LIFTED
     return f"{how}, as if {capability} could capture budgets above {budget} ({limit.ref})."
 
 

@@ -15,10 +15,13 @@ from pydantic import Field, model_validator
 
 from hwmodels import catalog
 from hwmodels.catalog import Kind
-from hwmodels.documents import Document, Path_, Strict, dotted, parse, read, validate
+from hwmodels.documents import Document, KeyPath, Strict, dotted, merge, parse, resolve, validate
 from hwmodels.work import DType
 from sim.errors import ScenarioError
 
+KINDS = ("length", "rates", "hazard", "mean_length")
+ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range"})
+"""In a file that extends another, one of these replaces all that the other has."""
 MAX_BUDGET = 4096
 MAX_BLOCK = 256
 MAX_CONTEXT = 1_000_000
@@ -31,7 +34,7 @@ class TreeBuilder(Enum):
     GPU = "gpu"
 
 
-class CaptureLimit(Enum):
+class CapturePolicy(Enum):
     """Whether the stack's limit on captured graph sizes holds."""
 
     KEPT = "kept"
@@ -80,11 +83,10 @@ class Acceptance(Strict):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        kinds = ("length", "rates", "hazard", "mean_length")
-        given = [kind for kind in kinds if getattr(self, kind) is not None]
+        given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             have = " and ".join(given) or "none"
-            raise ValueError(f"give exactly one of {', '.join(kinds)}; got {have}")
+            raise ValueError(f"give exactly one of {', '.join(KINDS)}; got {have}")
         if self.mean_length_range is not None:
             self._check_range(self.mean_length_range)
         if self.length is not None and (
@@ -141,14 +143,14 @@ class KvCache(Strict):
 
 
 class Load(Strict):
-    """The requests: concurrency 1, one after another."""
+    """What is decoded: one request, or for plain decoding several in lock-step."""
 
     context_tokens: int = Field(ge=0, le=MAX_CONTEXT)
     """Tokens in the cache when decoding begins."""
     output_tokens: int = Field(default=512, ge=1, le=1_000_000)
     """A run decodes until it has committed at least this many tokens."""
     concurrency: int = Field(default=1, ge=1, le=512)
-    """Requests decoded in lock-step; with a tree only 1 is modelled."""
+    """Requests decoded together; above 1 for plain decoding only."""
 
 
 class Anchor(Strict):
@@ -195,7 +197,7 @@ class Scenario(Strict):
     load: Load
     kv: KvCache = KvCache()
     experts: Experts = Experts()
-    capture_limit: CaptureLimit = CaptureLimit.KEPT
+    capture_limit: CapturePolicy = CapturePolicy.KEPT
     assumptions: tuple[str, ...] = ()
     """What this scenario takes for granted; the report repeats it."""
     anchor: Anchor | None = None
@@ -243,7 +245,7 @@ class Scenario(Strict):
         return 1 if self.is_plain else self.tree.budget + 1
 
 
-CATALOG_KEYS: dict[Path_, Kind] = {
+CATALOG_KEYS: dict[KeyPath, Kind] = {
     ("model",): Kind.MODEL,
     ("gpu",): Kind.GPU,
     ("interconnect",): Kind.INTERCONNECT,
@@ -255,7 +257,7 @@ CATALOG_KEYS: dict[Path_, Kind] = {
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
     """The Scenario in *path* with *overrides* (``"tree.budget=16"``) applied; ScenarioError if wrong."""
-    document = _resolve(path, ())
+    document = resolve(path, ScenarioError, ACCEPTANCE_KINDS, _with_entry_paths)
     for override in overrides:
         document = _override(document, override)
     return build(document)
@@ -279,27 +281,6 @@ def _unknown_entry(kind: Kind, name: str) -> str:
     return "" if name in catalog.names(kind) else catalog.unknown_name(kind, name)
 
 
-def _resolve(path: Path, seen: tuple[Path, ...]) -> Document:
-    """Read *path* and lay it over the file it extends, if any."""
-    document = _with_entry_paths(read(path, ScenarioError), path.parent)
-    base_name = document.data.pop("extends", None)
-    if base_name is None:
-        return document
-    _, line = document.place(("extends",))
-    if not isinstance(base_name, str):
-        raise ScenarioError(str(path), line, "extends", f"expected a file name, got {base_name!r}")
-    base_path = (path.parent / base_name).resolve()
-    chain = (*seen, path.resolve())
-    if base_path in chain:
-        names = " -> ".join(p.name for p in (*chain, base_path))
-        raise ScenarioError(str(path), line, "extends", f"goes in a circle: {names}")
-    if not base_path.is_file():
-        raise ScenarioError(str(path), line, "extends", f"no such file: {base_name}")
-    base = _resolve(base_path, chain)
-    merged = _merge(base.data, document.data)
-    return Document(str(path), merged, {**base.places, **document.places})
-
-
 def _with_entry_paths(document: Document, folder: Path) -> Document:
     """*document* with the catalog entries it names by file looked for beside it, in *folder*."""
     data = dict(document.data)
@@ -310,32 +291,6 @@ def _with_entry_paths(document: Document, folder: Path) -> Document:
             moved = {**owner, str(key[-1]): str(folder / name)}
             data = {**data, str(key[0]): moved} if len(key) > 1 else moved
     return Document(document.file, data, document.places)
-
-
-def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """*over* laid on *base*: mappings merge key by key, anything else replaces.
-
-    A key set to null takes the base's value away. An acceptance of another kind
-    replaces the base's kind instead of standing beside it.
-    """
-    merged = dict(base)
-    for key, value in over.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = _merge(_without_rival_kinds(merged[key], value), value)
-        else:
-            merged[key] = value
-    return merged
-
-
-ACCEPTANCE_KINDS = frozenset({"length", "rates", "hazard", "mean_length"})
-
-
-def _without_rival_kinds(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    if not ACCEPTANCE_KINDS & over.keys():
-        return base
-    return {k: v for k, v in base.items() if k not in ACCEPTANCE_KINDS | {"mean_length_range"}}
 
 
 def _override(document: Document, text: str) -> Document:
@@ -351,7 +306,8 @@ def _override(document: Document, text: str) -> Document:
         nested = {part: nested}
     path = tuple(parts)
     places = {p: where for p, where in document.places.items() if p[: len(path)] != path}
-    return Document(document.file, _merge(document.data, nested), {**places, path: (place, 0)})
+    merged = merge(document.data, nested, ACCEPTANCE_KINDS)
+    return Document(document.file, merged, {**places, path: (place, 0)})
 
 
 def schema() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hwmodels.catalog import Drafter, TargetModel
 from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
 from sim import memory
-from sim.scenario import CaptureLimit, Scenario
+from sim.scenario import CapturePolicy, Scenario
 
 
 class LaunchMode(Enum):
@@ -36,7 +36,7 @@ class Setup:
         return CostModel(self.machine)
 
     @cached_property
-    def launch_limit(self) -> catalog.CaptureLimit | None:
+    def broken_limit(self) -> catalog.CaptureLimit | None:
         """The capture limit that this scenario's tree breaks, whether it is kept or lifted."""
         if self.scenario.is_plain:
             return None
@@ -49,8 +49,8 @@ class Setup:
     @property
     def verify_launch(self) -> LaunchMode:
         """Eager where the stack has no graphs or cannot capture this tree."""
-        broken = self.launch_limit is not None
-        if broken and self.scenario.capture_limit is CaptureLimit.KEPT:
+        broken = self.broken_limit is not None
+        if broken and self.scenario.capture_limit is CapturePolicy.KEPT:
             return LaunchMode.EAGER
         return self.draft_launch
 

@@ -48,7 +48,7 @@ class Simulation:
     def run(self, index: int) -> Run:
         """Run number *index*: the same bytes whenever and wherever it is played."""
         scenario = self.setup.scenario
-        generator = draws.generator(scenario.seed, index, draws.Stream.ACCEPTANCE)
+        generator = draws.generator(scenario.seed, index, draws.RandomStream.ACCEPTANCE)
         lengths = self.acceptance.draw(generator, scenario.load.output_tokens)
         contexts = scenario.load.context_tokens + np.concatenate([[0], np.cumsum(lengths)[:-1]])
         noise = draws.Noise(self.setup, self.graph, index)

@@ -77,11 +77,6 @@ class Summary:
     runs: int
     steps: int
 
-    @property
-    def half_width_missing(self) -> bool:
-        """True where there were too few runs for an interval."""
-        return self.throughput_tok_s.half_width is None
-
 
 def summarise(experiment: Experiment) -> Summary:
     """The Summary of *experiment*."""

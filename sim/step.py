@@ -24,7 +24,8 @@ from hwmodels.work import (
     Work,
 )
 from sim.graph import Component, GraphBuilder, Lane, Phase, StepGraph
-from sim.kernels import Kernel, Stream, VerifyShape, draft_pass, verify_pass
+from sim.kernels import CudaStream, Kernel, VerifyShape, draft_pass, verify_pass
+from sim.memory import cache_bytes
 from sim.scenario import TreeBuilder
 from sim.setup import LaunchMode, Setup
 
@@ -89,9 +90,9 @@ def _build_tree(step: _Step) -> tuple[list[int], list[int]]:
 def _accept(step: _Step, tokens: int) -> None:
     """Greedy walk down the tree, KV compaction, accepted ids to the host, synchronise."""
     setup = step.setup
-    model, layers = setup.model, setup.model.layers
-    longest = setup.scenario.max_acceptance_length
-    moved = 2 * ACTIVATION_BYTES * longest * model.latent * layers
+    model, longest = setup.model, setup.scenario.max_acceptance_length
+    # Read and written once.
+    moved = 2 * int(cache_bytes(model, longest, setup.scenario.kv.dtype))
     works = (
         Elementwise(ACTIVATION_BYTES * tokens * model.vocab),
         GpuKernel(GpuTask.TREE_ACCEPT, tokens),
@@ -130,8 +131,8 @@ class _Step:
         self.ranks = setup.machine.ranks
         self.builder = GraphBuilder()
         self._link = Lane(setup.machine.interconnect.link, "root0")
-        self._last: dict[Stream, list[int]] = {stream: [] for stream in Stream}
-        self._newest = Stream.MAIN
+        self._last: dict[CudaStream, list[int]] = {stream: [] for stream in CudaStream}
+        self._newest = CudaStream.MAIN
 
     def add(
         self,
@@ -160,14 +161,14 @@ class _Step:
         self, phase: Phase, component: Component, work: Work, after: Iterable[int] = ()
     ) -> list[int]:
         """The same work on every rank's main stream."""
-        return self._on_ranks(phase, component, work, Stream.MAIN, [tuple(after)] * self.ranks)
+        return self._on_ranks(phase, component, work, CudaStream.MAIN, [tuple(after)] * self.ranks)
 
     def collective(self, phase: Phase, component: Component, work: Work, after: Iterable[int] = ()) -> int:
         """One op on every rank's main stream and the link."""
-        lanes = [Lane(f"gpu{rank}", Stream.MAIN.value) for rank in range(self.ranks)]
+        lanes = [Lane(f"gpu{rank}", CudaStream.MAIN.value) for rank in range(self.ranks)]
         op = self.add(phase, component, work, [*lanes, self._link], after)
-        self._last[Stream.MAIN] = [op] * self.ranks
-        self._newest = Stream.MAIN
+        self._last[CudaStream.MAIN] = [op] * self.ranks
+        self._newest = CudaStream.MAIN
         return op
 
     def forward(
@@ -229,9 +230,9 @@ class _Step:
     def _other_stream(self, kernel: Kernel) -> list[int]:
         """Per rank the op of the other stream that *kernel* waits for; empty where none."""
         if kernel.joins:
-            return self._last[Stream.SIDE]
-        if kernel.stream is Stream.SIDE and self._newest is Stream.MAIN:
-            return self._last[Stream.MAIN]
+            return self._last[CudaStream.SIDE]
+        if kernel.stream is CudaStream.SIDE and self._newest is CudaStream.MAIN:
+            return self._last[CudaStream.MAIN]
         return []
 
     def _on_ranks(
@@ -239,7 +240,7 @@ class _Step:
         phase: Phase,
         component: Component,
         work: Work,
-        stream: Stream,
+        stream: CudaStream,
         after: list[tuple[int, ...]],
     ) -> list[int]:
         ops = [

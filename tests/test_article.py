@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from texts import GOOD, scenario_from
 
@@ -53,6 +55,12 @@ def test_a_faster_gpu_is_not_as_fast_as_its_bandwidth() -> None:
 
 def test_quoted_ranges_that_do_not_follow_are_called_out() -> None:
     assert [claim.follows for claim in QUOTED] == [False, False, False, False]
+    assert form("b300_strong_drafter").quoted == QUOTED
+    assert form("b300_now").quoted == form("pro6000_now").quoted == ()
+
+
+def test_a_range_that_is_only_rounded_follows() -> None:
+    assert replace(QUOTED[0], quoted_tok_s=(590, 780)).follows
     low, high = QUOTED[0].derived_tok_s
     assert (round(low), round(high)) == (588, 784)
     assert QUOTED[3].needed_lengths == pytest.approx((11.3, 13.0), abs=0.05)

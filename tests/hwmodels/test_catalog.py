@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from hwmodels import catalog, documents
 from hwmodels.catalog import Drafter, Entry, Figure, Gpu, Host, Interconnect, Kind, Stack, TargetModel
-from hwmodels.documents import Document, Path_, dotted, read, validate
+from hwmodels.documents import Document, KeyPath, dotted, resolve, validate
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
 from hwmodels.work import DType
@@ -37,7 +37,7 @@ def path_of(kind: Kind, name: str) -> Path:
 
 @cache
 def document(kind: Kind, name: str) -> Document:
-    return read(path_of(kind, name))
+    return resolve(path_of(kind, name))
 
 
 def all_figures(value: Any) -> Iterator[Figure]:
@@ -51,7 +51,7 @@ def all_figures(value: Any) -> Iterator[Figure]:
             yield from all_figures(child)
 
 
-def paths(value: Any, path: Path_ = ()) -> list[Path_]:
+def paths(value: Any, path: KeyPath = ()) -> list[KeyPath]:
     """The path of every key under *value*."""
     if not isinstance(value, dict | list):
         return []
@@ -59,13 +59,13 @@ def paths(value: Any, path: Path_ = ()) -> list[Path_]:
     return [p for key, child in items for p in ((*path, key), *paths(child, (*path, key)))]
 
 
-def parent(data: Any, path: Path_) -> Any:
+def parent(data: Any, path: KeyPath) -> Any:
     for part in path[:-1]:
         data = data[part]
     return data
 
 
-def keyed(kind: Kind, name: str) -> list[Path_]:
+def keyed(kind: Kind, name: str) -> list[KeyPath]:
     """Paths that end in a key, not in a list index nor in a key of a free mapping."""
     found = paths(document(kind, name).data)
     return [p for p in found if isinstance(p[-1], str)]
@@ -73,7 +73,7 @@ def keyed(kind: Kind, name: str) -> list[Path_]:
 
 entries = st.sampled_from(SHIPPED)
 edits = entries.flatmap(lambda entry: st.tuples(st.just(entry), st.sampled_from(keyed(*entry))))
-Edit = tuple[tuple[Kind, str], Path_]
+Edit = tuple[tuple[Kind, str], KeyPath]
 
 
 def refusal(kind: Kind, name: str, data: dict[str, Any]) -> DocumentError | None:

@@ -15,7 +15,7 @@ from hwmodels import catalog, tables
 from hwmodels.catalog import Kind
 from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
-from hwmodels.estimate import Bound, Source
+from hwmodels.estimate import Bound, Source, weakest
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -286,7 +286,7 @@ def test_small_messages_on_pcie_take_the_one_shot_kernel() -> None:
         (attention(1, 1, 200_000), Source.SCALED),
         (AllReduce(131_072, 8), Source.MEASURED),
         (AllReduce(2**24, 8), Source.SCALED),
-        (AllReduce(131_072, 3), Source.DATASHEET),
+        (AllReduce(131_072, 3), Source.SCALED),
     ],
 )
 def test_an_estimate_says_how_far_it_is_from_a_measurement(work: Work, source: Source) -> None:
@@ -456,3 +456,41 @@ def test_work_without_a_figure_is_refused(model: CostModel, work: Work, message:
     with pytest.raises(HardwareError) as caught:
         model.estimate(work)
     assert str(caught.value) == message
+
+
+SAMPLE_WORKS: list[Work] = [
+    Gemm(9, 2112, 7168, DType.BF16),
+    Gemm(9, 51200, 7168, DType.BF16),
+    BatchedGemm(8, 9, 512, 128, DType.BF16),
+    Elementwise(100_000),
+    GpuKernel(GpuTask.TREE_ACCEPT, 9),
+    GpuKernel(GpuTask.TREE_BUILD, 9),
+    AllReduce(14_336, 8),
+    AllReduce(129_024, 8),
+    AllReduce(50_000_000, 8),
+    MlaAttention(
+        requests=1, queries=1, context=4096, heads=8, latent=576, dtype=DType.BF16, run_tokens=10**6
+    ),
+    MlaAttention(
+        requests=1, queries=9, context=4096, heads=8, latent=576, dtype=DType.BF16, run_tokens=10**6
+    ),
+]
+
+
+def test_measured_means_a_table_row_of_this_gpu_and_this_engine() -> None:
+    for model in MODELS:
+        engine = model.machine.stack.framework
+        for work in SAMPLE_WORKS:
+            try:
+                found = model.estimate(work)
+            except HardwareError:
+                continue
+            if found.source is Source.MEASURED and found.seconds:
+                assert ".csv" in found.evidence
+                assert model.machine.gpu.measured_as in found.evidence
+                assert engine != "native" or "nccl" in found.evidence
+
+
+def test_a_figure_made_of_others_is_as_weak_as_the_weakest() -> None:
+    assert weakest(Source.MEASURED, Source.ASSUMED, Source.FITTED) is Source.ASSUMED
+    assert weakest(Source.MEASURED, Source.FITTED) is Source.FITTED

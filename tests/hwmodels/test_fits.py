@@ -86,12 +86,12 @@ def test_published_expert_fits_are_reproduced(
 @pytest.mark.parametrize(("tokens", "full_width_ms"), [(9, 1.18), (32, 3.171)])
 def test_the_articles_pro_6000_layer_is_reproduced(tokens: int, full_width_ms: float) -> None:
     touched = experts_touched(tokens, 384, 8)
-    assert pro_6000()(touched, tokens) == pytest.approx(full_width_ms * 1000 / 8, rel=0.04)
+    assert pro_6000()(touched) == pytest.approx(full_width_ms * 1000 / 8, rel=0.04)
 
 
 # The articles scaled the PRO 6000 by bandwidth to 1.97 and 5.3 ms; the measured kernel needs twice that.
 @pytest.mark.parametrize(("tokens", "measured_ms", "claimed_ms"), [(9, 5.2, 1.97), (33, 10.9, 5.3)])
 def test_b300_does_not_scale_with_its_bandwidth(tokens: int, measured_ms: float, claimed_ms: float) -> None:
-    layer_us = b300_marlin()(experts_touched(tokens, 384, 8), tokens)
+    layer_us = b300_marlin()(experts_touched(tokens, 384, 8))
     assert 60 * layer_us / 1000 == pytest.approx(measured_ms, rel=0.01)
     assert 60 * layer_us / 1000 > 2 * claimed_ms

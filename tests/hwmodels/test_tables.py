@@ -275,25 +275,20 @@ def test_every_allreduce_of_a_stack_has_rows(stack: Stack) -> None:
 LINES = [tables.experts(measured_as(gpu), kernel, kernel.dtype, 384, 8) for gpu, kernel in expert_kernels()]
 
 
-@given(st.sampled_from(LINES), st.integers(1, 128), st.floats(0, 384))
-def test_experts_cost_no_less_than_their_line(line: ExpertsLine, tokens: int, touched: float) -> None:
-    assert line(touched, tokens) >= line.fit(touched)
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+def test_experts_cost_what_the_fit_says(line: ExpertsLine) -> None:
+    assert [line(u) for u in (0, 60, 200, 384)] == [line.fit(u) for u in (0, 60, 200, 384)]
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
-def test_experts_cost_their_line_once_many_are_touched(line: ExpertsLine) -> None:
-    assert [line(u, 128) for u in (60, 200, 384)] == [line.fit(u) for u in (60, 200, 384)]
-
-
-@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
-def test_a_small_batch_costs_no_less_than_its_measurement(line: ExpertsLine) -> None:
-    assert all(
-        line(8 * t, t) >= us * (1 - 1e-12) for t, us in zip(line.warm_tokens, line.warm_us, strict=True)
-    )
+def test_few_tokens_take_at_least_what_was_measured(line: ExpertsLine) -> None:
+    least = [line.least(tokens) for tokens in line.warm_tokens]
+    assert least == pytest.approx(list(line.warm_us))
+    assert line.least(100) == pytest.approx(line.warm_us[-1])
 
 
 curves = st.lists(st.floats(0.1, 1e4), min_size=5, max_size=5).map(
-    lambda us: Curve("made up", np.array([2.0**e for e in (8, 12, 14, 20, 23)]), np.array(us))
+    lambda us: Curve("made up", "nothing", np.array([2.0**e for e in (8, 12, 14, 20, 23)]), np.array(us))
 )
 
 
@@ -311,15 +306,18 @@ def test_a_curve_is_held_outside_its_points(curve: Curve, below: float, above: f
 @given(st.floats(0.1, 10), st.floats(-1, 1), st.floats(2**8, 2**23))
 def test_a_curve_follows_a_power_law(scale: float, power: float, size: float) -> None:
     sizes = np.array([2.0**8, 2.0**14, 2.0**23])
-    assert Curve("made up", sizes, scale * sizes**power)(size) == pytest.approx(scale * size**power)
+    assert Curve("made up", "nothing", sizes, scale * sizes**power)(size) == pytest.approx(
+        scale * size**power
+    )
 
 
-def test_allreduce_prefers_rows_of_its_own_gpu() -> None:
+def test_allreduce_prefers_rows_of_its_own_gpu_and_says_whose_it_took() -> None:
+    assert tables.allreduce("nvlink5", "b300_sxm", 8, "sglang_custom").measured_on == "b300_sxm"  # type: ignore[union-attr]
     own = tables.allreduce("nvlink5", "b200_sxm", 8, "sglang_custom")
     other = tables.allreduce("nvlink5", "nothing", 8, "sglang_custom")
     assert own is not None
     assert other is not None
-    assert ("b200_sxm" in own.name, "b300_sxm" in other.name) == (True, True)
+    assert (own.measured_on, other.measured_on) == ("b200_sxm", "b200_sxm")
 
 
 def test_allreduce_knows_nothing_of_three_ranks() -> None:

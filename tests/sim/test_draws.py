@@ -123,7 +123,7 @@ def test_more_or_fewer_ops_of_a_family_leave_the_others_alone(changed: Family, c
 
 
 def test_every_stream_of_every_run_is_its_own() -> None:
-    names = [*Family, *draws.Stream]
+    names = [*Family, *draws.RandomStream]
     firsts = {draws.generator(seed, run, n).random() for seed in (0, 1) for run in (0, 1) for n in names}
     assert len(firsts) == 4 * len(names)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from builders import plain_data, small_setup
+from builders import plain_data, small_setup, without_noise
 
 from sim import simulate
 from sim.fusion import unfused
@@ -94,6 +94,13 @@ def test_runs_and_seeds_differ() -> None:
     assert len(totals) == 3
 
 
+def test_runs_of_the_same_lengths_still_take_different_times() -> None:
+    simulation = Simulation(small_setup("acceptance={length: 5}"))
+    first, second = (simulation.run(index).steps for index in (0, 1))
+    assert first.lengths.tolist() == second.lengths.tolist()
+    assert (first.step_ns != second.step_ns).all()
+
+
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_the_size_of_a_chunk_never_changes_the_result(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulate, "CHUNK_STEPS", size)
@@ -172,6 +179,17 @@ def test_one_rank_neither_waits_nor_transfers() -> None:
     steps = first_run("one rank").steps
     assert steps.collective_transfer_ns.tolist() == [0] * len(steps.lengths)
     assert steps.collective_wait_ns.tolist() == [0] * len(steps.lengths)
+
+
+def test_equal_ranks_launched_as_a_graph_never_wait_for_one_another() -> None:
+    steps = Simulation(without_noise(small_setup())).run(0).steps
+    assert (steps.collective_transfer_ns > 0).all()
+    assert steps.collective_wait_ns.tolist() == [0] * len(steps.lengths)
+
+
+def test_ranks_wait_for_a_slower_one() -> None:
+    steps = Simulation(without_noise(small_setup(), rank_cv=0.05)).run(0).steps
+    assert (steps.collective_wait_ns > 0).all()
 
 
 def test_a_listener_hears_of_every_run_in_order() -> None:

@@ -94,12 +94,16 @@ def without_graphs(setup: Setup) -> Setup:
     return replace(setup, machine=replace(setup.machine, stack=changed))
 
 
-def host_figures(setup: Setup) -> dict[str, float]:
-    """Every time (us) that the stack charges to the host, by key."""
+def dispatch_times(setup: Setup) -> list[str]:
+    """The keys of every time (us) among the stack's dispatch costs."""
     dispatch = setup.machine.stack.dispatch
-    names = [name for name in type(dispatch).model_fields if isinstance(getattr(dispatch, name), Figure)]
-    on_gpu = {"top_k_us", "gpu_tree_build_us"}
-    return {name: getattr(dispatch, name).value for name in names if name not in on_gpu}
+    names = [name for name in type(dispatch).model_fields if "_us" in name]
+    return [name for name in names if isinstance(getattr(dispatch, name), Figure)]
+
+
+def host_times(setup: Setup) -> list[str]:
+    """Those of them that the host spends."""
+    return [name for name in dispatch_times(setup) if not name.startswith(("gpu_", "top_k"))]
 
 
 def attention_of(graph: StepGraph) -> list[MlaAttention]:

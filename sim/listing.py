@@ -96,7 +96,8 @@ def closed_form_lines(form: ClosedForm) -> list[str]:
         table.add_row(line.name, *cells, line.unit, line.remark)
     head = Text("\nRanges the articles quote, against their own lengths and step time:")
     slip = Text("Their 3.3 ms was the time of a token, once taken for a step of 4.4 / 303 tok/s = 14.5 ms.")
-    return render([table, head, _quoted_table(form), slip], width=ESTIMATE_WIDTH)
+    quoted = [head, _quoted_table(form)] if form.quoted else [Text()]
+    return render([table, *quoted, slip], width=ESTIMATE_WIDTH)
 
 
 def _quoted_table(form: ClosedForm) -> Table:
