@@ -24,6 +24,7 @@ tree: {budget: 0}
 acceptance: {length: 1}
 load: {context_tokens: 8192, output_tokens: 20, concurrency: 1}
 """
+# The page names its fabric: two sockets, peer access, a custom one-shot AllReduce below 56 KB.
 PRO_6000_PLAIN = """
 question: Plain decoding of Kimi K2.6 INT4 on eight RTX PRO 6000?
 gpu: rtx_pro_6000_server
@@ -57,6 +58,10 @@ def mean_step_ms(text: str, concurrency: int, context: int) -> float:
         # the middle of the window is the fairer context.
         (PRO_6000_PLAIN, 1, 1386, 10.9, 0.10, RTX6KPRO),
         (PRO_6000_PLAIN, 8, 763, 19.7, 0.10, RTX6KPRO),
+        # The rows between and beyond: the error changes sign with M.
+        (PRO_6000_PLAIN, 2, 1139, 13.2, 0.10, RTX6KPRO),
+        (PRO_6000_PLAIN, 4, 902, 16.6, 0.10, RTX6KPRO),
+        (PRO_6000_PLAIN, 16, 602, 24.9, 0.12, RTX6KPRO),
     ],
 )
 def test_plain_decoding_step(
