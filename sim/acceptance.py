@@ -22,7 +22,7 @@ from sim.scenario import Scenario
 Array = NDArray[np.float64]
 
 QUADRATURE_NODES = 41
-"""Gauss-Hermite nodes for means over requests; exact far beyond float precision for these integrands."""
+"""Gauss-Hermite nodes for means over requests: error below 1e-11 up to request_sd 1, 1e-3 at 5."""
 
 
 @dataclass(frozen=True)

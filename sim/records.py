@@ -31,9 +31,9 @@ class StepRecords:
     busy_ns: IntArray
     """(steps, lanes) time each lane was held."""
     collective_wait_ns: Array
-    """Mean over ranks of the time spent waiting for the others at AllReduces."""
+    """Mean over ranks of the time between a rank's arrival at an AllReduce and the last one's."""
     collective_transfer_ns: IntArray
-    """Time AllReduces took once every rank had arrived."""
+    """Time AllReduces took once they had begun."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
+from itertools import pairwise
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -82,12 +83,12 @@ class _Groups:
     """Columns of a graph's ops by component, phase, source, lane and collective."""
 
     def __init__(self, graph: StepGraph, sources: tuple[Source, ...]) -> None:
-        self._graph = graph
         self._components = _columns([op.component for op in graph.ops])
         self._phases = _columns([op.phase for op in graph.ops])
         self._sources = _columns([sources[work] for work in graph.work_index])
         self._queues = [np.array(queue, dtype=np.int64) for queue in graph.queues]
         self._collectives = [i for i, op in enumerate(graph.ops) if isinstance(op.work, AllReduce)]
+        self._arrivals = _arrivals(graph, self._collectives)
 
     def records(
         self,
@@ -107,26 +108,29 @@ class _Groups:
             phase_ns=_sums(critical, self._phases),
             source_ns=_sums(critical, self._sources),
             busy_ns=np.stack([durations[:, queue].sum(axis=1) for queue in self._queues], axis=1),
-            collective_wait_ns=self._wait(end, end - durations),
+            collective_wait_ns=self._wait(end),
             collective_transfer_ns=durations[:, self._collectives].sum(axis=1),
         )
 
-    def _wait(self, end: IntArray, start: IntArray) -> Array:
-        """How long a rank waits at AllReduces, mean over ranks: their start less its arrival.
+    def _wait(self, end: IntArray) -> Array:
+        """How long a rank waits for the last one at AllReduces, mean over ranks.
 
-        A rank arrives when the op before the collective on its lane has ended; the
-        lanes of links, which only collectives hold, are no ranks.
+        A rank arrives when the op before the collective on its own lane has ended.
+        Waiting for a launch is the host's doing and not counted.
         """
         total = np.zeros(len(end))
-        for index in self._collectives:
-            arrivals = [
-                before
-                for before in self._graph.predecessors[index]
-                if self._graph.ops[before].rank is not None
-            ]
-            if arrivals:
-                total += (start[:, index][:, None] - end[:, arrivals]).mean(axis=1)
+        for arrivals in self._arrivals:
+            times = end[:, arrivals]
+            total += (times.max(axis=1, keepdims=True) - times).mean(axis=1)
         return total
+
+
+def _arrivals(graph: StepGraph, collectives: list[int]) -> list[list[int]]:
+    """For each collective the op before it on every lane of a rank, where there is one."""
+    of_ranks = {lane for op in graph.ops if op.rank is not None for lane in op.lanes}
+    before = {(lane, op): last for lane in of_ranks for last, op in pairwise(graph.queues[lane])}
+    found = [[before[lane, op] for lane in graph.ops[op].lanes if (lane, op) in before] for op in collectives]
+    return [arrivals for arrivals in found if arrivals]
 
 
 def _columns(labels: list[Label]) -> dict[Label, IntArray]:

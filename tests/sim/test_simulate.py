@@ -212,3 +212,15 @@ def test_two_budgets_meet_the_same_luck() -> None:
     small, large = (Simulation(small_setup(*common, f"tree.budget={b}")).run(0).steps for b in (8, 32))
     assert small.lengths.tolist() == large.lengths.tolist()
     assert np.corrcoef(small.step_ns, large.step_ns)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("launch", ["tree.budget=8", "tree.budget=9"])
+def test_waiting_for_the_host_is_not_waiting_for_other_ranks(launch: str) -> None:
+    # Budget 9 runs eagerly on sm_103: every kernel waits for its own launch.
+    setup = without_noise(small_setup(launch, "load.output_tokens=1"))
+    assert Simulation(setup).run(0).steps.collective_wait_ns[0] == 0
+
+
+def test_ranks_wait_for_the_slowest_on_average() -> None:
+    setup = without_noise(small_setup("load.output_tokens=1"), rank_cv=0.02)
+    assert Simulation(setup).run(0).steps.collective_wait_ns[0] > 0
