@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sim.choices import EngineName
 from sim.graph import StepGraph
 from sim.records import Experiment, Run
 from sim.scenario import Anchor
@@ -42,7 +43,7 @@ class Answer:
     """A scenario, its experiment, and what follows from it."""
 
     setup: Setup
-    engine: str
+    engine: EngineName
     graph: StepGraph
     experiment: Experiment
     summary: Summary
@@ -54,13 +55,18 @@ class Answer:
     """True where the user stopped it: fewer runs than asked for, the rest intact."""
 
 
-def answer(setup: Setup, listeners: tuple[Listener, ...] = (), overrides: tuple[str, ...] = ()) -> Answer:
+def answer(
+    setup: Setup,
+    engine: EngineName = EngineName.SIMPY,
+    listeners: tuple[Listener, ...] = (),
+    overrides: tuple[str, ...] = (),
+) -> Answer:
     """Run the scenario and both ends of its acceptance range.
 
     An interrupt after the first run ends the work early and keeps what was played;
     before that it goes through to the caller.
     """
-    simulation = Simulation(setup)
+    simulation = Simulation(setup, engine)
     ends: list[RangeEnd] = []
     runs: list[Run] = []
     interrupted = False
@@ -68,7 +74,7 @@ def answer(setup: Setup, listeners: tuple[Listener, ...] = (), overrides: tuple[
         for run in play(simulation, setup.scenario.runs, listeners):
             runs.append(run)
         for mean_length in setup.scenario.acceptance.mean_length_range or ():
-            ends.append(_range_end(setup, mean_length, listeners))
+            ends.append(_range_end(Simulation(setup, engine, mean_length), mean_length, listeners))
     except KeyboardInterrupt:
         if not runs:
             raise
@@ -77,7 +83,7 @@ def answer(setup: Setup, listeners: tuple[Listener, ...] = (), overrides: tuple[
     summary = summarise(experiment)
     return Answer(
         setup=setup,
-        engine="simpy",
+        engine=engine,
         graph=simulation.graph,
         experiment=experiment,
         summary=summary,
@@ -95,9 +101,9 @@ def total_runs(setup: Setup) -> int:
     return scenario.runs + ends * min(RANGE_RUNS, scenario.runs)
 
 
-def _range_end(setup: Setup, mean_length: float, listeners: tuple[Listener, ...]) -> RangeEnd:
+def _range_end(simulation: Simulation, mean_length: float, listeners: tuple[Listener, ...]) -> RangeEnd:
     """The first runs again, with the same luck, at another mean length."""
-    runs = play(Simulation(setup, mean_length), min(RANGE_RUNS, setup.scenario.runs), listeners)
+    runs = play(simulation, min(RANGE_RUNS, simulation.setup.scenario.runs), listeners)
     throughput = [run.throughput_tok_s for run in runs]
     return RangeEnd(mean_length, spread(throughput, throughput))
 

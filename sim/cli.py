@@ -9,11 +9,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from sim.choices import EngineName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,12 +35,6 @@ app = typer.Typer(
 )
 hardware = typer.Typer(help="Look into the hardware catalog.", no_args_is_help=True)
 app.add_typer(hardware, name="hardware")
-
-
-class EngineName(StrEnum):
-    """Engines that ``run`` can play on."""
-
-    SIMPY = "simpy"
 
 
 ScenarioArgument = Annotated[
@@ -70,7 +65,6 @@ def run(
     set_: SetOption = None,
 ) -> None:
     """Simulate whole decode runs of a scenario and report the distribution of throughput."""
-    del engine  # one engine so far; the option fixes the interface
     from sim import output, report
     from sim.answer import answer, total_runs
 
@@ -81,7 +75,7 @@ def run(
     folder = out / path.stem
     output.prepare(folder)
     with _progress(total_runs(setup), hidden=quiet or as_json) as advance:
-        result = answer(setup, (lambda _: advance(),), tuple(overrides))
+        result = answer(setup, engine, (lambda _: advance(),), tuple(overrides))
     text = report.lines(result)
     output.write(result, text, folder)
     if as_json:

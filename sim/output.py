@@ -65,7 +65,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         "runs": summary.runs,
         "steps": summary.steps,
         "seed": setup.scenario.seed,
-        "engine": answer.engine,
+        "engine": answer.engine.value,
         "overrides": list(answer.overrides),
         "interrupted": answer.interrupted,
         "provenance": {"specdec_sim": __version__, "tables_sha256": tables_digest()},

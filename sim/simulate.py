@@ -11,8 +11,9 @@ import numpy as np
 
 from hwmodels.estimate import Source
 from hwmodels.work import AllReduce
-from sim import draws, engine
+from sim import batch, draws, engine
 from sim.acceptance import AcceptanceModel, acceptance_model
+from sim.choices import EngineName
 from sim.critical import BoolArray, critical_path
 from sim.fusion import Fusion, fuse
 from sim.graph import IntArray, StepGraph
@@ -34,16 +35,24 @@ class Engine(Protocol):
         """Play *durations* on *graph*."""
 
 
+ENGINES: dict[EngineName, Engine] = {EngineName.SIMPY: engine.play, EngineName.BATCH: batch.play}
+
+
 class Simulation:
     """One scenario, ready to be run any number of times."""
 
-    def __init__(self, setup: Setup, mean_length: float | None = None, play: Engine = engine.play) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        engine: EngineName = EngineName.SIMPY,
+        mean_length: float | None = None,
+    ) -> None:
         self.setup = setup
         self.graph = decode_step(setup)
         self.fusion: Fusion = fuse(self.graph)
         self.base = draws.BaseTimes(setup, self.graph)
         self.acceptance: AcceptanceModel = acceptance_model(setup.scenario, mean_length)
-        self._play = play
+        self._play = ENGINES[engine]
         self._groups = _Groups(self.graph, self.base.sources())
 
     def run(self, index: int) -> Run:

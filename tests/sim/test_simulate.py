@@ -15,6 +15,7 @@ import pytest
 from builders import plain_data, small_setup, without_noise
 
 from sim import simulate
+from sim.choices import EngineName
 from sim.fusion import unfused
 from sim.records import Run, StepRecords
 from sim.setup import Setup
@@ -116,8 +117,11 @@ def test_fused_and_unfused_runs_leave_the_same_records(name: str) -> None:
 
 
 @any_scenario
-def test_the_longest_path_gives_the_same_records_as_the_engine(name: str) -> None:
-    by_oracle = Simulation(setup(name), play=oracle.play).run(0)
+def test_the_longest_path_gives_the_same_records_as_the_engine(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(simulate.ENGINES, EngineName.SIMPY, oracle.play)
+    by_oracle = Simulation(setup(name)).run(0)
     assert plain_data(by_oracle.steps) == plain_data(first_run(name).steps)
 
 
