@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from hwmodels import collectives, roofline, tables
+from hwmodels import catalog, collectives, roofline, tables
 from hwmodels.catalog import (
     AllReduceChoice,
     AttentionKernel,
@@ -75,6 +75,8 @@ class CostModel:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._known: dict[Work, Estimate] = {}
+        gpu = machine.gpu
+        self._measured_gpu = gpu if gpu.name == gpu.measured_as else catalog.gpu(gpu.measured_as)
 
     def estimate(self, work: Work) -> Estimate:
         """The Estimate of *work*; HardwareError where nothing is known about it."""
@@ -122,7 +124,7 @@ class CostModel:
         sizes = (work.n, work.k, work.m)
         streamed = self._streamed(work)
         cold = gpu.kernel_floor_us.value * US + self.floor_seconds(work)
-        measured = grid(*sizes) * US
+        measured = self._here(grid(*sizes))
         if not grid.covers(*sizes):
             name = f"{streamed.evidence}, not below {grid.name}"
             return replace(streamed, seconds=max(measured, streamed.seconds), evidence=name)
@@ -138,8 +140,25 @@ class CostModel:
         )
 
     def _carried(self, source: Source, framework: str) -> Source:
-        """*source*, but SCALED where another engine's kernel was measured."""
-        return source if framework == self.machine.stack.framework else weakest(source, Source.SCALED)
+        """*source*, but SCALED where another GPU or another engine's kernel was measured."""
+        same_gpu = self._measured_gpu is self.machine.gpu
+        same_engine = framework == self.machine.stack.framework
+        return source if same_gpu and same_engine else weakest(source, Source.SCALED)
+
+    def _here(self, measured_us: float) -> float:
+        """Seconds on this GPU for a table's time on the GPU its tables are from.
+
+        Beyond the shortest kernel, time scales with the bandwidth dense kernels reach.
+        """
+        there, here = self._measured_gpu, self.machine.gpu
+        if there is here:
+            return measured_us * US
+        beyond = max(0.0, measured_us - there.kernel_floor_us.value)
+        ratio = there.achieved_bandwidth_gb_s.value / here.achieved_bandwidth_gb_s.value
+        floor = min(measured_us, there.kernel_floor_us.value) * (
+            here.kernel_floor_us.value / there.kernel_floor_us.value
+        )
+        return (floor + beyond * ratio) * US
 
     def _streamed(self, work: GpuWork) -> Estimate:
         """The shortest kernel plus the bytes at achieved bandwidth (or the flops at peak)."""
@@ -165,7 +184,7 @@ class CostModel:
         )
         share = 3 * work.hidden * work.intermediate / EXPERT_TABLE_VALUES
         same_shape = share == 1 and work.experts == EXPERT_TABLE_COUNT
-        fitted, least = line(work.touched * share) * US, line.least(work.tokens) * US
+        fitted, least = self._here(line(work.touched * share)), self._here(line.least(work.tokens))
         how = f"{line.fit.intercept:.1f} + {line.fit.slope:.3f} U us"
         if least > fitted:
             how = "rows of few tokens (a lower bound, above the fit)"
@@ -229,7 +248,7 @@ class CostModel:
         """Table time, plus DRAM time of what lies beyond the table."""
         batch, context = grid.clamp(served, work.context)
         beyond = max(0.0, served * work.context - batch * context) * _token_bytes(work)
-        return grid(served, work.context) * US + beyond / self._achieved()
+        return self._here(grid(served, work.context)) + beyond / self._achieved()
 
     def _query_seconds(self, kernel: AttentionKernel, work: MlaAttention) -> float:
         cache_bytes = work.requests * work.context * _token_bytes(work)

@@ -76,44 +76,56 @@ def read(path: Path, error: type[DocumentError] = DocumentError) -> Document:
     return parse(text, str(path), error)
 
 
-def resolve(
-    path: Path,
-    error: type[DocumentError] = DocumentError,
-    rivals: frozenset[str] = frozenset(),
-    prepare: Callable[[Document, Path], Document] = lambda document, _: document,
-) -> Document:
-    """Read *path* laid over the file that its ``extends:`` names, and so on down.
+@dataclass(frozen=True)
+class Inheritance:
+    """How a file that ``extends:`` another is laid over it."""
 
-    *rivals* are keys that replace one another (see ``merge``); *prepare* sees every
-    document with its folder before it is merged.
-    """
-    return _resolve(path, (), error, rivals, prepare)
+    error: type[DocumentError] = DocumentError
+    rivals: frozenset[str] = frozenset()
+    """Keys that replace one another (see ``merge``)."""
+    own: frozenset[str] = frozenset()
+    """Top-level keys that speak of one file only and are not inherited."""
+    library: Path | None = None
+    """A second folder to look for the extended file in."""
+    prepare: Callable[[Document, Path], Document] = lambda document, _: document
+    """Sees every document with its folder before it is merged."""
 
 
-def _resolve(
-    path: Path,
-    seen: tuple[Path, ...],
-    error: type[DocumentError],
-    rivals: frozenset[str],
-    prepare: Callable[[Document, Path], Document],
-) -> Document:
-    document = prepare(read(path, error), path.parent)
+def resolve(path: Path, how: Inheritance = Inheritance()) -> Document:
+    """Read *path* laid over the file that its ``extends:`` names, and so on down."""
+    return _resolve(path, (), how)
+
+
+def _resolve(path: Path, seen: tuple[Path, ...], how: Inheritance) -> Document:
+    document = how.prepare(read(path, how.error), path.parent)
     base_name = document.data.pop("extends", None)
     if base_name is None:
         return document
     _, line = document.place(("extends",))
     if not isinstance(base_name, str):
-        raise error(str(path), line, "extends", f"expected a file name, got {base_name!r}")
-    base_path = path.parent / base_name
+        raise how.error(str(path), line, "extends", f"expected a file name, got {base_name!r}")
+    base_path = _extended(base_name, path.parent, how.library)
+    if base_path is None:
+        known = sorted(p.stem for p in how.library.glob("*.yaml")) if how.library else []
+        hint = did_you_mean(base_name.removesuffix(".yaml"), known)
+        raise how.error(str(path), line, "extends", f"no such file: {base_name}{hint}")
     chain = (*seen, path.resolve())
     if base_path.resolve() in chain:
         names = " -> ".join(p.name for p in (*chain, base_path))
-        raise error(str(path), line, "extends", f"goes in a circle: {names}")
-    if not base_path.is_file():
-        raise error(str(path), line, "extends", f"no such file: {base_name}")
-    base = _resolve(base_path, chain, error, rivals, prepare)
-    merged = merge(base.data, document.data, rivals)
-    return Document(str(path), merged, {**base.places, **document.places})
+        raise how.error(str(path), line, "extends", f"goes in a circle: {names}")
+    base = _resolve(base_path, chain, how)
+    inherited = {key: value for key, value in base.data.items() if key not in how.own}
+    places = {key: place for key, place in base.places.items() if not (key and key[0] in how.own)}
+    merged = merge(inherited, document.data, how.rivals)
+    return Document(str(path), merged, {**places, **document.places})
+
+
+def _extended(name: str, folder: Path, library: Path | None) -> Path | None:
+    """The file *name* in *folder*, else in *library*, there also without its ending."""
+    places = [folder / name]
+    if library is not None:
+        places += [library / name, library / f"{name}.yaml"]
+    return next((place for place in places if place.is_file()), None)
 
 
 def merge(base: dict[str, Any], over: dict[str, Any], rivals: frozenset[str]) -> dict[str, Any]:

@@ -12,9 +12,6 @@ from sim.setup import Setup
 from sim.simulate import Listener, Simulation, play
 from sim.statistics import Spread, Summary, spread, summarise
 
-RANGE_RUNS = 8
-"""Runs at each end of a range of mean acceptance lengths."""
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -74,7 +71,7 @@ def answer(
         for run in play(simulation, setup.scenario.runs, listeners):
             runs.append(run)
         for mean_length in setup.scenario.acceptance.mean_length_range or ():
-            ends.append(_range_end(Simulation(setup, engine, mean_length), mean_length, listeners))
+            ends.append(_range_end(setup, mean_length, listeners))
     except KeyboardInterrupt:
         if not runs:
             raise
@@ -96,15 +93,17 @@ def answer(
 
 def total_runs(setup: Setup) -> int:
     """How many runs ``answer`` plays, for a progress bar."""
-    scenario = setup.scenario
-    ends = len(scenario.acceptance.mean_length_range or ())
-    return scenario.runs + ends * min(RANGE_RUNS, scenario.runs)
+    ends = setup.scenario.acceptance.mean_length_range or ()
+    return setup.scenario.runs * (1 + len(ends))
 
 
-def _range_end(simulation: Simulation, mean_length: float, listeners: tuple[Listener, ...]) -> RangeEnd:
-    """The first runs again, with the same luck, at another mean length."""
-    runs = play(simulation, min(RANGE_RUNS, simulation.setup.scenario.runs), listeners)
-    throughput = [run.throughput_tok_s for run in runs]
+def _range_end(setup: Setup, mean_length: float, listeners: tuple[Listener, ...]) -> RangeEnd:
+    """The same runs, with the same luck, at another mean length.
+
+    On the batch engine, which gives the same nanoseconds in less time.
+    """
+    simulation = Simulation(setup, EngineName.BATCH, mean_length)
+    throughput = [run.throughput_tok_s for run in play(simulation, setup.scenario.runs, listeners)]
     return RangeEnd(mean_length, spread(throughput, throughput))
 
 

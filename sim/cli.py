@@ -57,7 +57,13 @@ def run(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; the scenario's by default.")] = None,
     engine: Annotated[EngineName, typer.Option(help="Engine that plays the steps.")] = EngineName.SIMPY,
-    out: Annotated[Path, typer.Option(help="Results go to OUT/<scenario>/.")] = Path("results"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results go to OUT/<scenario>/. By default results/, or results/changed/ where options"
+            " change the scenario."
+        ),
+    ] = None,
     as_json: JsonOption = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="No progress bar and no report; files only.")
@@ -72,10 +78,14 @@ def run(
     overrides += [f"runs={runs}"] if runs is not None else []
     overrides += [f"seed={seed}"] if seed is not None else []
     path, setup = _load(scenario, overrides)
-    folder = out / path.stem
+    folder = (out or Path("results/changed" if overrides else "results")) / path.stem
     output.prepare(folder)
-    with _progress(total_runs(setup), hidden=quiet or as_json) as advance:
-        result = answer(setup, engine, (lambda _: advance(),), tuple(overrides))
+    try:
+        with _progress(total_runs(setup), hidden=quiet or as_json) as advance:
+            result = answer(setup, engine, (lambda _: advance(),), tuple(overrides))
+    except KeyboardInterrupt:
+        print("interrupted before the first run ended; nothing is written", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     text = report.lines(result)
     output.write(result, text, folder)
     if as_json:

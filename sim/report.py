@@ -50,7 +50,9 @@ def render(parts: Iterable[RenderableType], width: int = WIDTH) -> list[str]:
 def headline(answer: Answer) -> str:
     """The question and what was simulated to answer it."""
     setup, scenario = answer.setup, answer.setup.scenario
-    drafting = "plain decoding"
+    drafting = "plain decoding (acceptance is not used)"
+    if scenario.load.concurrency > 1:
+        drafting += f", {scenario.load.concurrency} requests in lock-step; tok/s is their sum"
     if not scenario.is_plain:
         drafting = (
             f"{setup.drafter.name}, block {scenario.drafter.block}, budget {scenario.tree.budget}"
@@ -66,6 +68,7 @@ def headline(answer: Answer) -> str:
             f"context {scenario.load.context_tokens:,}, {scenario.load.output_tokens:,} tokens a run;"
             f" {answer.summary.runs} runs, {answer.summary.steps:,} steps,"
             f" engine {answer.engine}, seed {scenario.seed}",
+            *(f"Changed: {override}" for override in answer.overrides),
         ]
     )
 
@@ -190,8 +193,9 @@ def notes(answer: Answer) -> list[str]:
         found.append(f"Interrupted: {answer.summary.runs} of {answer.setup.scenario.runs} runs were played.")
     if answer.summary.throughput_tok_s.half_width is None:
         found.append(f"Fewer than {MIN_RUNS} runs: no interval is given.")
+    else:
+        found.append("+- is the luck of the runs; what the figures themselves may be off by is not in it.")
     found += drafting_notes(answer.setup)
-    found += [f"Changed: {override}" for override in answer.overrides]
     return found + [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]
 
 

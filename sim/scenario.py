@@ -15,13 +15,18 @@ from pydantic import Field, model_validator
 
 from hwmodels import catalog
 from hwmodels.catalog import Kind
-from hwmodels.documents import Document, KeyPath, Strict, dotted, merge, parse, resolve, validate
+from hwmodels.documents import Document, Inheritance, KeyPath, Strict, dotted, merge, parse, resolve, validate
 from hwmodels.work import DType
+from sim import shipped
 from sim.errors import ScenarioError
 
 KINDS = ("length", "rates", "hazard", "mean_length")
 ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range"})
 """In a file that extends another, one of these replaces all that the other has."""
+OWN_KEYS = frozenset({"question", "anchor", "assumptions"})
+"""What a file says of itself: one that extends it must say its own."""
+KEEP_ANCHOR = ("anchor", "runs", "seed", "load.output_tokens")
+"""Overrides of these leave the question as it was; any other takes the published figure away."""
 MAX_BUDGET = 4096
 MAX_BLOCK = 256
 MAX_CONTEXT = 1_000_000
@@ -208,7 +213,7 @@ class Scenario(Strict):
     def _fits_together(self) -> Self:
         cap = self.max_acceptance_length
         asked = self._asked_length()
-        if asked > cap + 1e-9:
+        if asked > cap + 1e-9 and not self.is_plain:
             why = f"block {self.drafter.block}, budget {self.tree.budget}"
             raise ValueError(f"acceptance asks for {asked:g} tokens per step, but {why} allow at most {cap}")
         positions = len(self.acceptance.rates or self.acceptance.hazard_vector or ())
@@ -257,7 +262,8 @@ CATALOG_KEYS: dict[KeyPath, Kind] = {
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
     """The Scenario in *path* with *overrides* (``"tree.budget=16"``) applied; ScenarioError if wrong."""
-    document = resolve(path, ScenarioError, ACCEPTANCE_KINDS, _with_entry_paths)
+    how = Inheritance(ScenarioError, ACCEPTANCE_KINDS, OWN_KEYS, shipped.folder(), _with_entry_paths)
+    document = resolve(path, how)
     for override in overrides:
         document = _override(document, override)
     return build(document)
@@ -307,6 +313,8 @@ def _override(document: Document, text: str) -> Document:
     path = tuple(parts)
     places = {p: where for p, where in document.places.items() if p[: len(path)] != path}
     merged = merge(document.data, nested, ACCEPTANCE_KINDS)
+    if not key.strip().startswith(KEEP_ANCHOR):
+        merged.pop("anchor", None)
     return Document(document.file, merged, {**places, path: (place, 0)})
 
 

@@ -179,7 +179,14 @@ BAD = {
     ),
     "an alias bomb": (BOMB, "more than 10,000 values (aliases that multiply?)"),
     "deep nesting": ("a: " + "[" * 60 + "]" * 60, "nested deeper than 40 levels"),
-    "extends a missing file": ("extends: nowhere.yaml\n", "bad.yaml:1: extends: no such file: nowhere.yaml"),
+    "extends a missing file": (
+        "extends: nowhere.yaml\n",
+        "bad.yaml:1: extends: no such file: nowhere.yaml (known: " + ", ".join(shipped.names()) + ")",
+    ),
+    "extends something like a shipped name": (
+        "extends: b300_nov\n",
+        "bad.yaml:1: extends: no such file: b300_nov, did you mean 'b300_now'?",
+    ),
     "extends itself": ("extends: bad.yaml\n", "bad.yaml:1: extends: goes in a circle: bad.yaml -> bad.yaml"),
     "extends a number": ("extends: 7\n", "bad.yaml:1: extends: expected a file name, got 7"),
 }
@@ -207,7 +214,7 @@ def test_circle_through_other_files(tmp_path: Path) -> None:
 
 def test_an_inherited_error_names_the_file_it_stands_in(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(changed("budget: 8", "budget: -1"))
-    (tmp_path / "child.yaml").write_text("extends: base.yaml\n")
+    (tmp_path / "child.yaml").write_text("question: A child of it?\nextends: base.yaml\n")
     with pytest.raises(ScenarioError, match=r"base\.yaml:9: tree\.budget"):
         load(tmp_path / "child.yaml")
 
@@ -224,16 +231,37 @@ def test_missing_and_unreadable_files(tmp_path: Path) -> None:
 
 def test_extends_merges_and_null_takes_away(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(GOOD + "anchor: {tok_s: 300, source: somewhere}\n")
-    (tmp_path / "child.yaml").write_text("extends: base.yaml\ntree: {budget: 5}\nanchor: null\n")
+    child_text = "question: And now a child?\nextends: base.yaml\ntree: {budget: 5}\nruns: null\n"
+    (tmp_path / "child.yaml").write_text(child_text)
     base, child = load(tmp_path / "base.yaml"), load(tmp_path / "child.yaml")
     assert child.tree.budget == 5
-    assert child.anchor is None
     assert child.drafter == base.drafter
+    assert (base.runs, child.runs) == (5, 32)
+
+
+def test_question_anchor_and_assumptions_are_not_inherited(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(
+        GOOD + "anchor: {tok_s: 300, source: somewhere}\nassumptions: [true of the base]\n"
+    )
+    (tmp_path / "child.yaml").write_text("extends: base.yaml\n")
+    with pytest.raises(ScenarioError, match=r"child\.yaml: question: missing"):
+        load(tmp_path / "child.yaml")
+    (tmp_path / "child.yaml").write_text("extends: base.yaml\nquestion: And now a child?\n")
+    child = load(tmp_path / "child.yaml")
+    assert (child.anchor, child.assumptions) == (None, ())
+
+
+def test_a_shipped_scenario_can_be_extended_from_anywhere(tmp_path: Path) -> None:
+    for base in ("b300_now", "b300_now.yaml"):
+        (tmp_path / "child.yaml").write_text(f"extends: {base}\nquestion: What of it?\n")
+        assert load(tmp_path / "child.yaml").gpu == "b300_sxm"
 
 
 def test_another_kind_of_acceptance_replaces_the_inherited_one(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text(GOOD)
-    (tmp_path / "child.yaml").write_text("extends: base.yaml\nacceptance: {hazard: 0.5}\n")
+    (tmp_path / "child.yaml").write_text(
+        "extends: base.yaml\nquestion: And now?!!!\nacceptance: {hazard: 0.5}\n"
+    )
     given = load(tmp_path / "child.yaml").acceptance
     assert (given.hazard, given.mean_length) == (0.5, None)
 

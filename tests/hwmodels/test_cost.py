@@ -494,3 +494,22 @@ def test_measured_means_a_table_row_of_this_gpu_and_this_engine() -> None:
 def test_a_figure_made_of_others_is_as_weak_as_the_weakest() -> None:
     assert weakest(Source.MEASURED, Source.ASSUMED, Source.FITTED) is Source.ASSUMED
     assert weakest(Source.MEASURED, Source.FITTED) is Source.FITTED
+
+
+def relative(name: str, achieved_gb_s: float) -> CostModel:
+    """B300 under another name whose dense kernels reach another bandwidth."""
+    gpu = B300.machine.gpu
+    achieved = gpu.achieved_bandwidth_gb_s.model_copy(update={"value": achieved_gb_s, "range": None})
+    peak = gpu.memory_bandwidth_gb_s.model_copy(update={"value": 20_000.0, "range": None})
+    changed = {"name": name, "achieved_bandwidth_gb_s": achieved, "memory_bandwidth_gb_s": peak}
+    return CostModel(replace(B300.machine, gpu=gpu.model_copy(update=changed)))
+
+
+@pytest.mark.parametrize("work", [kimi_experts(9, 66.3), Gemm(9, 51200, 7168, DType.BF16), SAMPLE_WORKS[-1]])
+def test_a_gpu_measured_as_another_scales_with_its_bandwidth(work: Work) -> None:
+    slow, same, fast = (relative("b400", bandwidth).estimate(work) for bandwidth in (3150, 6300, 12_600))
+    assert slow.seconds > same.seconds > fast.seconds
+    assert same.seconds == pytest.approx(B300.estimate(work).seconds)
+    floor = B300.machine.gpu.kernel_floor_us.value * 1e-6
+    assert fast.seconds - floor == pytest.approx((same.seconds - floor) / 2, rel=0.35)
+    assert {slow.source, same.source, fast.source} <= {Source.SCALED, Source.ASSUMED}
