@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from hwmodels.documents import Strict, resolve, validate
+from hwmodels.documents import Inheritance, Strict, resolve, validate
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
 from hwmodels.work import DType
@@ -316,7 +316,7 @@ def _load(kind: Kind, name: str) -> Entry:
     path = Path(name) if name.endswith(".yaml") else DATA / kind.value / f"{name}.yaml"
     if not name.endswith(".yaml") and name not in names(kind):
         raise DocumentError("catalog", 0, "", unknown_name(kind, name))
-    return validate(resolve(path), _MODELS[kind])
+    return validate(resolve(path, Inheritance(library=DATA / kind.value)), _MODELS[kind])
 
 
 def unknown_name(kind: Kind, name: str) -> str:

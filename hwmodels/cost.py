@@ -19,6 +19,7 @@ from hwmodels.catalog import (
     Gpu,
     Host,
     Interconnect,
+    Kind,
     QueryScaling,
     Stack,
 )
@@ -75,8 +76,7 @@ class CostModel:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._known: dict[Work, Estimate] = {}
-        gpu = machine.gpu
-        self._measured_gpu = gpu if gpu.name == gpu.measured_as else catalog.gpu(gpu.measured_as)
+        self._measured_gpu = _measured_gpu(machine.gpu)
 
     def estimate(self, work: Work) -> Estimate:
         """The Estimate of *work*; HardwareError where nothing is known about it."""
@@ -141,7 +141,8 @@ class CostModel:
 
     def _carried(self, source: Source, framework: str) -> Source:
         """*source*, but SCALED where another GPU or another engine's kernel was measured."""
-        same_gpu = self._measured_gpu is self.machine.gpu
+        gpu, there = self.machine.gpu, self._measured_gpu
+        same_gpu = gpu.name == there.name and _pace(gpu) == _pace(there)
         same_engine = framework == self.machine.stack.framework
         return source if same_gpu and same_engine else weakest(source, Source.SCALED)
 
@@ -151,7 +152,7 @@ class CostModel:
         Beyond the shortest kernel, time scales with the bandwidth dense kernels reach.
         """
         there, here = self._measured_gpu, self.machine.gpu
-        if there is here:
+        if _pace(there) == _pace(here):
             return measured_us * US
         beyond = max(0.0, measured_us - there.kernel_floor_us.value)
         ratio = there.achieved_bandwidth_gb_s.value / here.achieved_bandwidth_gb_s.value
@@ -398,6 +399,17 @@ class CostModel:
                 return _from_figure(host.tree_us_per_node, Bound.HOST, "best-first heap", extra, work.items)
             case _:
                 assert_never(work.task)
+
+
+def _measured_gpu(gpu: Gpu) -> Gpu:
+    """The GPU whose tables *gpu* takes; itself where its own name is in no catalog."""
+    own = gpu.name == gpu.measured_as and gpu.name not in catalog.names(Kind.GPU)
+    return gpu if own else catalog.gpu(gpu.measured_as)
+
+
+def _pace(gpu: Gpu) -> tuple[float, float]:
+    """The two figures that scale a table from one GPU to another."""
+    return gpu.kernel_floor_us.value, gpu.achieved_bandwidth_gb_s.value
 
 
 def _token_bytes(work: MlaAttention) -> float:

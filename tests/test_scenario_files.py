@@ -13,6 +13,7 @@ from texts import GOOD, scenario_from
 from hwmodels import catalog
 from hwmodels.errors import DocumentError, HardwareError
 from sim import shipped
+from sim.article import noiseless_step
 from sim.errors import ScenarioError
 from sim.scenario import Scenario, load
 from sim.setup import resolve
@@ -273,6 +274,18 @@ def test_a_catalog_entry_may_be_a_file_beside_the_scenario(tmp_path: Path) -> No
     setup = resolve(load(tmp_path / "mine.yaml"))
     assert setup.machine.gpu.name == "my_b300"
     assert decode_step(setup).ops
+
+
+def test_a_gpu_file_may_extend_a_catalog_entry_and_what_it_changes_counts(tmp_path: Path) -> None:
+    faster = "{value: 12000, source: assumed, ref: twice as fast, range: null}"
+    (tmp_path / "my_gpu.yaml").write_text(
+        f"extends: b300_sxm\nname: b400\nachieved_bandwidth_gb_s: {faster}\n"
+        "memory_bandwidth_gb_s: {value: 15000, range: null}\n"
+    )
+    (tmp_path / "mine.yaml").write_text(changed("gpu: b300_sxm", "gpu: my_gpu.yaml"))
+    mine, shipped_gpu = resolve(load(tmp_path / "mine.yaml")), resolve(scenario_from(GOOD))
+    assert noiseless_step(mine).total_ms < noiseless_step(shipped_gpu).total_ms
+    assert noiseless_step(mine).experts_ms < 0.7 * noiseless_step(shipped_gpu).experts_ms
 
 
 def test_a_catalog_file_that_is_not_there_is_named(tmp_path: Path) -> None:
