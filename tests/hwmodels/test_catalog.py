@@ -221,8 +221,9 @@ def test_a_missing_key_is_named(edit: Edit) -> None:
     data = copy.deepcopy(document(*entry).data)
     del parent(data, path)[path[-1]]
     error = refusal(*entry, data)
-    # A GPU lists the arithmetic it has; no entry of that list is owed.
-    assert (error is None) == (path[-1] in OPTIONAL or path[-2:-1] == ("tflops",))
+    # A GPU lists the arithmetic it has, and libraries such as NCCL are of no engine: neither is owed.
+    not_owed = path[-2:-1] == ("tflops",) or (path[0], path[-1]) == ("allreduce", "framework")
+    assert (error is None) == (path[-1] in OPTIONAL or not_owed)
     assert error is None or (error.key, error.problem) == (dotted(path), "missing, and it has no default")
 
 
