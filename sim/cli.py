@@ -5,6 +5,7 @@ Commands import what they need when they run, so that ``--help`` answers at once
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -188,6 +189,10 @@ def main() -> None:
     """Run the command line; user errors go to stderr with exit code 2."""
     from hwmodels.errors import DocumentError, HardwareError
 
+    for stream in (sys.stdout, sys.stderr):
+        # The report has block characters; a terminal that cannot show them gets question marks.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except (DocumentError, HardwareError) as problem:

@@ -166,6 +166,13 @@ def test_a_closed_pipe_is_no_traceback(folder: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_terminal_without_block_characters_gets_a_report_all_the_same(folder: Path) -> None:
+    env = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = sim("run", "small.yaml", cwd=folder, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "throughput" in done.stdout
+
+
 def test_schema_is_the_committed_file(folder: Path) -> None:
     printed = sim("schema", cwd=folder).stdout
     assert printed == (ROOT / "scenarios/scenario.schema.json").read_text()
