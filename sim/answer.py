@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from sim.choices import EngineName
 from sim.graph import StepGraph
-from sim.records import Experiment, Run
+from sim.records import Experiment
+from sim.replay import WHOLE_RUNS, Replay, replay
 from sim.scenario import Anchor
 from sim.setup import Setup
 from sim.simulate import Listener, Simulation, play
 from sim.statistics import Spread, Summary, spread, summarise
+from sim.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -48,35 +50,41 @@ class Answer:
     range_ends: tuple[RangeEnd, ...]
     overrides: tuple[str, ...]
     """Changes to the scenario file that were asked for on the command line."""
+    replayed: Replay | None
+    """Runs played again on SimPy; None where they were played there anyway, or it was interrupted."""
     interrupted: bool
     """True where the user stopped it: fewer runs than asked for, the rest intact."""
 
 
 def answer(
     setup: Setup,
-    engine: EngineName = EngineName.SIMPY,
+    engine: EngineName = EngineName.BATCH,
     listeners: tuple[Listener, ...] = (),
     overrides: tuple[str, ...] = (),
 ) -> Answer:
     """Run the scenario and both ends of its acceptance range.
 
-    An interrupt after the first run ends the work early and keeps what was played;
-    before that it goes through to the caller.
+    The first runs of the batch engine are replayed on SimPy; SimulationError where the
+    two differ. An interrupt after the first run ends the work early and keeps what was
+    played; before that it goes through to the caller.
     """
     simulation = Simulation(setup, engine)
     ends: list[RangeEnd] = []
-    runs: list[Run] = []
+    tally = Tally(simulation.graph.lanes)
+    replayed = None
     interrupted = False
     try:
         for run in play(simulation, setup.scenario.runs, listeners):
-            runs.append(run)
+            tally.add(run)
         for mean_length in setup.scenario.acceptance.mean_length_range or ():
             ends.append(_range_end(setup, mean_length, listeners))
+        if engine is EngineName.BATCH:
+            replayed = replay(simulation, min(WHOLE_RUNS, setup.scenario.runs))
     except KeyboardInterrupt:
-        if not runs:
+        if not tally:
             raise
         interrupted = True
-    experiment = Experiment(tuple(runs), simulation.graph.lanes)
+    experiment = tally.experiment()
     summary = summarise(experiment)
     return Answer(
         setup=setup,
@@ -87,6 +95,7 @@ def answer(
         comparison=compare(setup.scenario.anchor, summary),
         range_ends=tuple(ends),
         overrides=overrides,
+        replayed=replayed,
         interrupted=interrupted,
     )
 
@@ -98,11 +107,8 @@ def total_runs(setup: Setup) -> int:
 
 
 def _range_end(setup: Setup, mean_length: float, listeners: tuple[Listener, ...]) -> RangeEnd:
-    """The same runs, with the same luck, at another mean length.
-
-    On the batch engine, which gives the same nanoseconds in less time.
-    """
-    simulation = Simulation(setup, EngineName.BATCH, mean_length)
+    """The same runs, with the same luck, at another mean length."""
+    simulation = Simulation(setup, mean_length=mean_length)
     throughput = [run.throughput_tok_s for run in play(simulation, setup.scenario.runs, listeners)]
     return RangeEnd(mean_length, spread(throughput, throughput))
 

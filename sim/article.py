@@ -23,6 +23,7 @@ from sim.draws import BaseTimes
 from sim.engine import play
 from sim.fusion import fuse
 from sim.graph import Component
+from sim.pieces import Pieces
 from sim.setup import Setup
 from sim.statistics import NS_PER_MS
 from sim.step import decode_step
@@ -244,10 +245,11 @@ class StepTime(NamedTuple):
 
 def noiseless_step(setup: Setup) -> StepTime:
     """The step at the start context with every duration at its mean."""
-    graph = decode_step(setup)
-    seconds = BaseTimes(setup, graph).seconds([setup.scenario.load.context_tokens])
-    durations = np.rint(seconds[:, graph.work_index] * NS_PER_SECOND).astype(np.int64)
-    fusion = fuse(graph)
-    end = play(fusion.pieces, fusion.durations(durations))
-    experts = [i for i, op in enumerate(graph.ops) if op.component is Component.EXPERTS and op.rank == 0]
+    pieces = Pieces(fuse(decode_step(setup)))
+    start = np.array([setup.scenario.load.context_tokens])
+    seconds = BaseTimes(setup, pieces).seconds(start)[:, pieces.label_of]
+    durations = np.rint(seconds * NS_PER_SECOND).astype(np.int64)
+    end = play(pieces.graph, pieces.fusion.durations(durations))
+    ops = pieces.fusion.graph.ops
+    experts = [i for i, op in enumerate(ops) if op.component is Component.EXPERTS and op.rank == 0]
     return StepTime(float(end.max()) / NS_PER_MS, float(durations[0, experts].sum()) / NS_PER_MS)

@@ -7,62 +7,100 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
 import simpy
 
-from sim import draws, engine
+from sim import engine
+from sim.choices import EngineName
+from sim.draws import NORMALS_PER_RUN, OTHER_VALUES_PER_STEP
 from sim.setup import Setup
-from sim.simulate import Simulation
+from sim.simulate import CHUNK_STEPS, Simulation
 
 BARE_TIMEOUTS = 50_000
-STEPS = 12
+SIMPY_RUNS = 1
+BATCH_RUNS = 32
 ROUNDS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Medians over rounds; both sides of a ratio are measured in the same round."""
+    """Medians over rounds; both sides of a ratio are measured in the same round.
+
+    Steps are those of whole runs: acceptance and durations drawn, played, and booked.
+    """
 
     simpy_timeouts_per_s: float
     """One bare SimPy process yielding ``env.timeout`` in a loop."""
     simpy_steps_per_s: float
-    """Drawing one decode step's durations and playing it on the SimPy engine."""
+    simpy_ops_per_s: float
+    batch_steps_per_s: float
+    random_values_per_s: float
+    """Standard normals drawn by numpy into memory that is there already."""
+    values_per_step: float
+    """Random values that a step of a run consumes."""
     timeouts_per_step: float
-    """What one step costs in bare timeouts."""
+    """What one step on the SimPy engine costs in bare timeouts."""
+    batch_over_simpy: float
+    """Steps per second, batch engine over SimPy engine."""
+    batch_over_random: float
+    """Time of a step on the batch engine over the time to draw as many values."""
     ops_per_step: int
     pieces_per_step: int
-    """Ops after exact fusion: what the engine really plays."""
+    """Ops after exact fusion: what an engine really plays."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    timeouts_per_s: float
+    simpy_per_s: float
+    batch_per_s: float
+    values_per_s: float
 
 
 def benchmark(setup: Setup) -> Benchmark:
-    """Measure *setup* against bare SimPy."""
-    simulation = Simulation(setup)
-    contexts = [setup.scenario.load.context_tokens] * STEPS
-    seconds = simulation.base.seconds(contexts)
-    noise = draws.Noise(setup, simulation.graph, 0)
-
-    def play_steps() -> None:
-        durations = noise.durations(seconds)
-        pieces = simulation.fusion.durations(durations)
-        simulation.fusion.expand(engine.play(simulation.fusion.pieces, pieces), durations)
-
-    play_steps()
-    timeouts, steps, ratios = [], [], []
-    for _ in range(ROUNDS):
-        timeout_rate = BARE_TIMEOUTS / _seconds(_bare_timeouts)
-        step_rate = STEPS / _seconds(play_steps)
-        timeouts.append(timeout_rate)
-        steps.append(step_rate)
-        ratios.append(timeout_rate / step_rate)
+    """Measure both engines on *setup* against bare SimPy and bare numpy."""
+    by_simpy, by_batch = (Simulation(setup, name) for name in (EngineName.SIMPY, EngineName.BATCH))
+    ops, pieces = len(by_simpy.graph.ops), len(by_simpy.pieces.graph.ops)
+    steps = _steps(by_batch, BATCH_RUNS)
+    values = pieces + OTHER_VALUES_PER_STEP + NORMALS_PER_RUN * BATCH_RUNS / steps
+    rounds = [_round(by_simpy, by_batch, pieces) for _ in range(ROUNDS)]
     return Benchmark(
-        simpy_timeouts_per_s=median(timeouts),
-        simpy_steps_per_s=median(steps),
-        timeouts_per_step=median(ratios),
-        ops_per_step=len(simulation.graph.ops),
-        pieces_per_step=len(simulation.fusion.pieces.ops),
+        simpy_timeouts_per_s=median(r.timeouts_per_s for r in rounds),
+        simpy_steps_per_s=median(r.simpy_per_s for r in rounds),
+        simpy_ops_per_s=median(r.simpy_per_s for r in rounds) * ops,
+        batch_steps_per_s=median(r.batch_per_s for r in rounds),
+        random_values_per_s=median(r.values_per_s for r in rounds),
+        values_per_step=values,
+        timeouts_per_step=median(r.timeouts_per_s / r.simpy_per_s for r in rounds),
+        batch_over_simpy=median(r.batch_per_s / r.simpy_per_s for r in rounds),
+        batch_over_random=median(r.values_per_s / values / r.batch_per_s for r in rounds),
+        ops_per_step=ops,
+        pieces_per_step=pieces,
     )
 
 
-def _bare_timeouts() -> None:
+def _round(by_simpy: Simulation, by_batch: Simulation, pieces: int) -> _Round:
+    normals = np.empty((CHUNK_STEPS, pieces))
+    generator = np.random.default_rng()
+    return _Round(
+        timeouts_per_s=_rate(_bare_timeouts),
+        simpy_per_s=_rate(lambda: _steps(by_simpy, SIMPY_RUNS)),
+        batch_per_s=_rate(lambda: _steps(by_batch, BATCH_RUNS)),
+        values_per_s=_rate(lambda: _draw(generator, normals, BATCH_RUNS)),
+    )
+
+
+def _steps(simulation: Simulation, runs: int) -> int:
+    return sum(len(simulation.run(index).steps.lengths) for index in range(runs))
+
+
+def _draw(generator: np.random.Generator, values: np.ndarray[tuple[int, int]], times: int) -> int:
+    for _ in range(times):
+        generator.standard_normal(out=values)
+    return values.size * times
+
+
+def _bare_timeouts() -> int:
     env = simpy.Environment()
 
     def tick() -> engine.Process:
@@ -71,9 +109,11 @@ def _bare_timeouts() -> None:
 
     env.process(tick())
     env.run()
+    return BARE_TIMEOUTS
 
 
-def _seconds(work: Callable[[], None]) -> float:
+def _rate(work: Callable[[], int]) -> float:
+    """What *work* counts, per second."""
     begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
+    count = work()
+    return count / (time.perf_counter() - begin)

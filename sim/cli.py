@@ -57,7 +57,10 @@ def run(
         int | None, typer.Option(help="Independent runs; the scenario's number by default.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed; the scenario's by default.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="Engine that plays the steps.")] = EngineName.SIMPY,
+    engine: Annotated[
+        EngineName,
+        typer.Option(help="batch: compiled, the first runs played again on SimPy; simpy: all runs there."),
+    ] = EngineName.BATCH,
     out: Annotated[
         Path | None,
         typer.Option(

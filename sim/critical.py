@@ -8,34 +8,53 @@ do the shares of any grouping of its ops.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sim.compiled import compiled
 from sim.errors import SimulationError
-from sim.graph import IntArray, StepGraph
+from sim.graph import Index, IntArray, StepGraph
 
-BoolArray = NDArray[np.bool_]
+EXPLAINED = -1
 
 
-def critical_path(graph: StepGraph, durations: IntArray, end: IntArray) -> BoolArray:
-    """Which ops (steps, ops) lie on each step's critical path.
+def critical_time(
+    graph: StepGraph, durations: IntArray, end: IntArray, group_of: Index, groups: int
+) -> IntArray:
+    """(steps, groups) time of the ops of each group (*group_of* op) on each step's critical path.
 
     Where several predecessors ended at the same moment the first one counts:
     dependencies before lane order, so ties go to the cause that the program names.
     """
-    steps = np.arange(len(end))
-    on_path = np.zeros(end.shape, dtype=bool)
-    if not end.size:
-        return on_path
-    start = end - durations
-    on_path[steps, end.argmax(axis=1)] = True
-    for index in range(len(graph.ops) - 1, -1, -1):
-        open_steps = steps[on_path[:, index] & (start[:, index] > 0)]
-        for before in graph.predecessors[index]:
-            if not len(open_steps):
+    time = np.zeros((len(end), groups), dtype=np.int64)
+    if end.size:
+        op = _walk_back(*graph.held_by, durations, end, group_of, time)
+        if op != EXPLAINED:
+            raise SimulationError(f"op {op} began when nothing before it ended")
+    return time
+
+
+@compiled
+def _walk_back(
+    first: Index,
+    stop: Index,
+    items: Index,
+    durations: IntArray,
+    end: IntArray,
+    group_of: Index,
+    time: IntArray,
+) -> int:
+    """Fill *time*; the first op that nothing explains, or EXPLAINED."""
+    for step in range(end.shape[0]):
+        ended, took, spent = end[step], durations[step], time[step]
+        op = np.uint64(ended.argmax())
+        while True:
+            spent[group_of[op]] += took[op]
+            begin = ended[op] - took[op]
+            if begin <= 0:
                 break
-            caused = end[open_steps, before] == start[open_steps, index]
-            on_path[open_steps[caused], before] = True
-            open_steps = open_steps[~caused]
-        if len(open_steps):
-            raise SimulationError(f"op {index} began when nothing before it ended")
-    return on_path
+            at, behind = first[op], stop[op]
+            while at < behind and ended[items[at]] != begin:
+                at += np.uint64(1)
+            if at == behind:
+                return int(op)
+            op = items[at]
+    return -1

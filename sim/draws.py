@@ -1,7 +1,8 @@
-"""Durations of every op of every step, drawn before an engine plays them.
+"""Durations of every piece of every step, drawn before an engine plays them.
 
-Each family of work has a random stream of its own, named by run and family, so two
-scenarios meet the same luck as long as their steps have equally many ops of a family.
+A piece is drawn once, with the mean, deviation and skewness that the independent noise
+of its ops adds up to. Each kind of piece has a random stream of its own, named by run,
+so two scenarios meet the same luck as long as their steps have equally many of a kind.
 Every noise factor has mean 1, except stalls, which only add; a step still takes longer
 than its mean parts, because collectives wait for the slowest rank.
 """
@@ -9,17 +10,15 @@ than its mean parts, because collectives wait for the slowest rank.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.cost import Machine
 from hwmodels.estimate import NS_PER_SECOND, Source
-from hwmodels.noise import lognormal_factor
+from hwmodels.noise import SHAPE, Factors, factors, log_deviation, lognormal_factor, skewness
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -38,19 +37,27 @@ from hwmodels.work import (
     StreamContention,
     Work,
 )
-from sim.graph import IntArray, StepGraph
+from sim.compiled import compiled
+from sim.graph import Index, IntArray, Op, Phase
+from sim.pieces import Pieces, whole
 from sim.setup import Setup
 
 Array = NDArray[np.float64]
 
 
 MAX_RANKS = 8
+NORMALS_PER_RUN = MAX_RANKS + 1
+"""Values drawn once a run: the ranks' factors, and the request's offset in acceptance."""
+OTHER_VALUES_PER_STEP = 4
+"""Values drawn per step beside one per piece: acceptance, drift, and two for stalls."""
+NO_RANK = -1
+"""Finds the factor 1 behind those of the ranks."""
 FASTEST_RANK_FACTOR = 0.5
 """No rank is faster than twice the mean, however wide its distribution is set."""
 
 
 class Family(Enum):
-    """A group of ops that share one random stream and one kind of noise."""
+    """A group of works with one kind of noise."""
 
     EXPERTS = "experts"
     ATTENTION = "attention"
@@ -61,9 +68,15 @@ class Family(Enum):
 
 
 class RandomStream(Enum):
-    """Random streams beside those of the families."""
+    """The random streams of a run."""
 
     ACCEPTANCE = "acceptance"
+    VERIFY_KERNELS = "verify kernels"
+    OTHER_KERNELS = "other kernels"
+    VERIFY_LINK = "verify link"
+    OTHER_LINK = "other link"
+    LAUNCH = "launch"
+    HOST = "host"
     RANKS = "ranks"
     STEPS = "steps"
     STALLS = "stalls"
@@ -88,10 +101,24 @@ def family_of(work: Work) -> Family:
             assert_never(work)
 
 
-HOST_FAMILIES = (Family.LAUNCH, Family.HOST)
+HOST_STREAMS = (RandomStream.LAUNCH, RandomStream.HOST)
 
 
-def generator(seed: int, run: int, stream: Family | RandomStream) -> np.random.Generator:
+def stream_of(op: Op) -> RandomStream:
+    """The stream that a piece beginning with *op* draws from."""
+    verify = op.phase is Phase.VERIFY
+    match family_of(op.work):
+        case Family.LINK:
+            return RandomStream.VERIFY_LINK if verify else RandomStream.OTHER_LINK
+        case Family.LAUNCH:
+            return RandomStream.LAUNCH
+        case Family.HOST:
+            return RandomStream.HOST
+        case _:
+            return RandomStream.VERIFY_KERNELS if verify else RandomStream.OTHER_KERNELS
+
+
+def generator(seed: int, run: int, stream: RandomStream) -> np.random.Generator:
     """The generator of one stream of one run. Streams never depend on one another."""
     key = zlib.crc32(stream.value.encode())
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(run, key)))
@@ -110,64 +137,125 @@ def noise_cv(machine: Machine, family: Family) -> float:
             return machine.gpu.noise.kernel_cv.value
 
 
-@dataclass(frozen=True)
 class BaseTimes:
-    """Mean duration of every distinct work of *graph*, as a function of context."""
+    """Mean duration of every label of *pieces*, as a function of context."""
 
-    setup: Setup
-    graph: StepGraph
+    def __init__(self, setup: Setup, pieces: Pieces) -> None:
+        self._costs = setup.costs
+        self._labels = pieces.labels
+        works = [label.work for label in pieces.labels]
+        self._grow = [i for i, work in enumerate(works) if isinstance(work, MlaAttention | GqaAttention)]
+        fixed = [0.0 if i in self._grow else setup.costs.estimate(w).seconds for i, w in enumerate(works)]
+        self._fixed = np.array(fixed)
+        # Runs of a scenario meet the same contexts again and again.
+        self._first = setup.scenario.load.context_tokens
+        self._known = np.full((1, len(self._grow)), np.nan)
 
-    def seconds(self, contexts: Sequence[int]) -> Array:
-        """(steps, works) seconds, attention taken at each step's context."""
-        costs = self.setup.costs
-        table = np.empty((len(contexts), len(self.graph.works)))
-        for column, work in enumerate(self.graph.works):
-            if isinstance(work, MlaAttention | GqaAttention):
-                table[:, column] = [costs.estimate(work.at_context(c)).seconds for c in contexts]
-            else:
-                table[:, column] = costs.estimate(work).seconds
-        return table
+    def seconds(self, contexts: IntArray) -> Array:
+        """(steps, labels) seconds, attention taken at each step's context."""
+        times = np.tile(self._fixed, (len(contexts), 1))
+        times[:, self._grow] = self._attention(contexts)
+        return times
+
+    def _attention(self, contexts: IntArray) -> Array:
+        rows = contexts - self._first
+        missing = 1 + int(rows.max()) - len(self._known)
+        if missing > 0:
+            grown = np.full((missing + len(self._known), len(self._grow)), np.nan)
+            self._known = np.concatenate([self._known, grown])
+        for row in rows[np.isnan(self._known[rows]).any(axis=1)].tolist():
+            works = [self._labels[label].work for label in self._grow]
+            self._known[row] = [
+                self._costs.estimate(work.at_context(self._first + row)).seconds
+                for work in works
+                if isinstance(work, MlaAttention | GqaAttention)
+            ]
+        return np.asarray(self._known[rows])
 
     def sources(self) -> tuple[Source, ...]:
-        """The source of every distinct work's estimate."""
-        return tuple(self.setup.costs.estimate(work).source for work in self.graph.works)
+        """The source of every label's estimate."""
+        return tuple(self._costs.estimate(label.work).source for label in self._labels)
+
+
+class _Columns(NamedTuple):
+    """The pieces that one stream serves, and how its normals become noise factors."""
+
+    pieces: Index
+    kinds: Index
+    shared: bool
+    """True where GPU and link work shares the drift and stalls of its step."""
+    factors: Factors
+
+
+class NoisePlan:
+    """Which stream serves which pieces of a step, and how widely each of them varies."""
+
+    def __init__(self, machine: Machine, pieces: Pieces, label_seconds: Array) -> None:
+        self.machine = machine
+        self.pieces = pieces
+        self.ranks = np.array([NO_RANK if op.rank is None else op.rank for op in pieces.graph.ops])
+        cv, shape = self._spread(label_seconds)
+        served: dict[RandomStream, list[int]] = {}
+        for piece, op in enumerate(pieces.graph.ops):
+            served.setdefault(stream_of(op), []).append(piece)
+        self.columns = {
+            stream: _Columns(
+                np.array(chosen, dtype=np.uint64),
+                pieces.kind_of[chosen],
+                stream not in HOST_STREAMS,
+                factors(cv[pieces.kind_of[chosen]], shape[pieces.kind_of[chosen]]),
+            )
+            for stream, chosen in served.items()
+        }
+
+    def _spread(self, label_seconds: Array) -> tuple[Array, Array]:
+        """Relative deviation and log-deviation by kind: what the noise of a piece's ops adds up to.
+
+        Means, variances and third central moments of independent parts add.
+        """
+        cv = np.array([noise_cv(self.machine, family_of(label.work)) for label in self.pieces.labels])
+        deviation = label_seconds * cv
+        parts = self.pieces.part_times(np.array([label_seconds, deviation**2, deviation**3]))
+        mean, variance, third = whole(parts, parts[:1])
+        varies = variance > 0
+        relative = np.divide(np.sqrt(variance), mean, out=np.zeros_like(mean), where=varies)
+        single = np.divide(third, variance**1.5, out=np.ones_like(mean), where=varies)
+        return relative, log_deviation(single * skewness(SHAPE))
 
 
 class Noise:
-    """Draws the durations of one *run*, a chunk of steps at a time.
+    """Draws the durations of the pieces of one *run*, a chunk of steps at a time.
 
     Chunks of any size give the same numbers: every stream is consumed step by step.
     """
 
-    def __init__(self, setup: Setup, graph: StepGraph, run: int) -> None:
-        self._machine = setup.machine
-        self._graph = graph
-        seed = setup.scenario.seed
-        self._generators = {name: generator(seed, run, name) for name in (*Family, *RandomStream)}
-        self._columns = _columns(graph)
+    def __init__(self, plan: NoisePlan, seed: int, run: int) -> None:
+        self._plan = plan
+        streams = (*plan.columns, RandomStream.RANKS, RandomStream.STEPS, RandomStream.STALLS)
+        self._generators = {stream: generator(seed, run, stream) for stream in streams}
         # As many as a node can have, so that 4 ranks meet the luck of the first 4 of 8.
         ranks = self._generators[RandomStream.RANKS].standard_normal(MAX_RANKS)
-        factor = np.maximum(FASTEST_RANK_FACTOR, 1.0 + setup.machine.gpu.noise.rank_cv.value * ranks)
-        self._rank_factors = np.append(factor, 1.0)[_ranks(graph)]
+        factor = np.maximum(FASTEST_RANK_FACTOR, 1.0 + plan.machine.gpu.noise.rank_cv.value * ranks)
+        self._rank_factors = np.append(factor, 1.0)[plan.ranks]
 
-    def durations(self, work_seconds: Array) -> IntArray:
-        """(steps, ops) integer ns from mean (steps, works) *work_seconds*."""
-        steps = len(work_seconds)
-        shared = self._step_factors(steps)[:, None] * NS_PER_SECOND
-        durations = np.empty((steps, len(self._graph.ops)), dtype=np.int64)
-        for family, columns in self._columns.items():
-            factor = lognormal_factor(
-                self._generators[family], (steps, len(columns)), noise_cv(self._machine, family)
-            )
-            factor *= work_seconds[:, self._graph.work_index[columns]]
-            factor *= NS_PER_SECOND if family in HOST_FAMILIES else shared
-            factor *= self._rank_factors[columns]
-            durations[:, columns] = np.rint(factor)
+    def durations(self, kind_seconds: Array) -> IntArray:
+        """(steps, pieces) integer ns from mean (steps, kinds) *kind_seconds*."""
+        steps = len(kind_seconds)
+        alone = kind_seconds * NS_PER_SECOND
+        together = alone * self._step_factors(steps)[:, None]
+        durations = np.empty((steps, len(self._plan.ranks)), dtype=np.int64)
+        for stream, columns in self._plan.columns.items():
+            luck = self._generators[stream].standard_normal((steps, len(columns.pieces)))
+            luck *= columns.factors.shape
+            np.exp(luck, out=luck)
+            mean = together if columns.shared else alone
+            floor, scale = columns.factors.floor, columns.factors.scale
+            _stretch(mean, luck, columns.pieces, columns.kinds, floor, scale, self._rank_factors, durations)
         return durations
 
     def _step_factors(self, steps: int) -> Array:
         """What all GPU and link work of a step shares: drift, and the rare stall."""
-        noise = self._machine.gpu.noise
+        noise = self._plan.machine.gpu.noise
         drift = lognormal_factor(self._generators[RandomStream.STEPS], (steps,), noise.step_cv.value)
         luck = self._generators[RandomStream.STALLS].random((steps, 2))
         low, high = noise.spike_factor_low.value, noise.spike_factor_high.value
@@ -175,14 +263,20 @@ class Noise:
         return np.asarray(drift * stall)
 
 
-def _columns(graph: StepGraph) -> dict[Family, IntArray]:
-    """The ops of each family that occurs, in the order of Family."""
-    found = [family_of(work) for work in graph.works]
-    numbers = np.array([list(Family).index(family) for family in found])[graph.work_index]
-    columns = {family: np.flatnonzero(numbers == i) for i, family in enumerate(Family)}
-    return {family: chosen.astype(np.int64) for family, chosen in columns.items() if len(chosen)}
-
-
-def _ranks(graph: StepGraph) -> IntArray:
-    """The rank of each op, -1 (the last entry of the factors) where it has none."""
-    return np.array([-1 if op.rank is None else op.rank for op in graph.ops], dtype=np.int64)
+@compiled
+def _stretch(
+    mean: Array,
+    luck: Array,
+    pieces: Index,
+    kinds: Index,
+    floor: Array,
+    scale: Array,
+    rank_factors: Array,
+    durations: IntArray,
+) -> None:
+    for step in range(luck.shape[0]):
+        drawn, means, filled = luck[step], mean[step], durations[step]
+        for column in range(len(drawn)):
+            piece = pieces[column]
+            factor = (floor[column] + scale[column] * drawn[column]) * rank_factors[piece]
+            filled[piece] = np.rint(means[kinds[column]] * factor)

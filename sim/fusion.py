@@ -19,8 +19,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sim.graph import IntArray, Op, StepGraph
+from sim.compiled import compiled
+from sim.graph import Index, IntArray, Op, Ragged, StepGraph
 
 
 class Diamond(NamedTuple):
@@ -76,6 +78,28 @@ class Fusion:
         end[:, self._order] = total + np.take(start - before, self.chain_of[self._order], axis=1)
         return end
 
+    def split(self, piece_durations: IntArray, op_seconds: NDArray[np.float64]) -> IntArray:
+        """Durations of the ops (steps, ops) that add up to those of their pieces (steps, pieces).
+
+        All ops of a piece share its luck: the piece is stretched over their mean times
+        *op_seconds* (steps, ops), and every boundary between them is rounded once.
+        """
+        piece_of = self.piece_of[self.chain_of]
+        durations = np.empty(op_seconds.shape, dtype=np.int64)
+        _split(*self._inner, piece_of, op_seconds, piece_durations, durations)
+        return durations
+
+    @cached_property
+    def _inner(self) -> Ragged:
+        """For each op what can hold it up inside its own piece."""
+        piece_of = self.piece_of[self.chain_of]
+        return Ragged.of(
+            [
+                [dep for dep in before if piece_of[dep] == piece_of[op]]
+                for op, before in enumerate(self.graph.predecessors)
+            ]
+        )
+
     @cached_property
     def _order(self) -> IntArray:
         """Ops sorted by chain; program order inside a chain is kept."""
@@ -90,6 +114,34 @@ class Fusion:
     @cached_property
     def _diamond_columns(self) -> IntArray:
         return np.array(self.diamonds, dtype=np.int64).T
+
+
+@compiled
+def _split(
+    first: Index,
+    stop: Index,
+    items: Index,
+    piece_of: IntArray,
+    op_seconds: NDArray[np.float64],
+    piece_durations: IntArray,
+    durations: IntArray,
+) -> None:
+    begin, end = np.zeros(len(piece_of)), np.zeros(len(piece_of))
+    for step in range(durations.shape[0]):
+        length = np.zeros(piece_durations.shape[1])
+        for op in range(len(piece_of)):
+            begin[op] = 0.0
+            for at in range(first[op], stop[op]):
+                begin[op] = max(begin[op], end[items[at]])
+            end[op] = begin[op] + op_seconds[step, op]
+            length[piece_of[op]] = max(length[piece_of[op]], end[op])
+        for op in range(len(piece_of)):
+            total, stretched = length[piece_of[op]], piece_durations[step, piece_of[op]]
+            if total > 0:
+                before = np.rint(begin[op] / total * stretched)
+                durations[step, op] = np.rint(end[op] / total * stretched) - before
+            else:
+                durations[step, op] = 0
 
 
 def fuse(graph: StepGraph) -> Fusion:

@@ -7,7 +7,7 @@ the graph: one integer per op is drawn for every step and handed to an engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -19,6 +19,25 @@ from numpy.typing import NDArray
 from hwmodels.work import Work
 
 IntArray = NDArray[np.int64]
+Index = NDArray[np.uint64]
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths end to end: row i is ``items[first[i]:stop[i]]``.
+
+    Unsigned, so that compiled loops need not ask whether an index counts from the end.
+    """
+
+    first: Index
+    stop: Index
+    items: Index
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> Ragged:
+        """*rows* end to end."""
+        bounds = np.cumsum([0, *map(len, rows)], dtype=np.uint64)
+        items = np.array([item for row in rows for item in row], dtype=np.uint64)
+        return cls(bounds[:-1].copy(), bounds[1:].copy(), items)
 
 
 class Lane(NamedTuple):
@@ -123,6 +142,11 @@ class StepGraph:
             found.append(tuple(dict.fromkeys(before)))
             last.update(dict.fromkeys(op.lanes, index))
         return tuple(found)
+
+    @cached_property
+    def held_by(self) -> Ragged:
+        """``predecessors`` as arrays."""
+        return Ragged.of(self.predecessors)
 
 
 @dataclass

@@ -144,9 +144,15 @@ def closed_form_object(form: ClosedForm) -> dict[str, Any]:
 
 def benchmark_lines(result: Benchmark) -> list[str]:
     """The benchmark in words."""
+    graph = f"{result.ops_per_step:,} ops, played as {result.pieces_per_step:,} pieces"
     return [
-        f"bare SimPy timeouts      {result.simpy_timeouts_per_s:12,.0f} /s",
-        f"steps on the SimPy engine {result.simpy_steps_per_s:11,.1f} /s"
-        f"  ({result.ops_per_step:,} ops, played as {result.pieces_per_step:,} pieces)",
-        f"one step costs           {result.timeouts_per_step:12,.0f} bare timeouts",
+        f"bare SimPy timeouts         {result.simpy_timeouts_per_s:13,.0f} /s",
+        f"steps on the SimPy engine   {result.simpy_steps_per_s:13,.1f} /s  ({graph})",
+        f"ops on the SimPy engine     {result.simpy_ops_per_s:13,.0f} /s",
+        f"steps on the batch engine   {result.batch_steps_per_s:13,.1f} /s",
+        f"numpy drawing their normals {result.random_values_per_s:13,.0f} /s"
+        f"  ({result.values_per_step:,.0f} values a step)",
+        f"a SimPy step costs          {result.timeouts_per_step:13,.0f} bare timeouts",
+        f"batch over SimPy            {result.batch_over_simpy:13.1f} times the steps",
+        f"batch over random numbers   {result.batch_over_random:13.2f} times the time",
     ]

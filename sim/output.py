@@ -1,8 +1,8 @@
 """Files under ``results/<scenario>/`` and the JSON object that ``--json`` prints.
 
-``summary.json`` and ``report.txt`` are small and kept; ``runs.csv``, ``steps.csv`` and
-``costs.csv`` hold every run, step and cost; ``scenario.json`` is the scenario as it was
-resolved. Files appear whole or not at all.
+``summary.json`` and ``report.txt`` are small and kept; ``runs.csv`` and ``costs.csv`` hold
+every run and cost, ``steps.csv`` every step of the first runs; ``scenario.json`` is the
+scenario as it was resolved. Files appear whole or not at all.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         "steps": summary.steps,
         "seed": setup.scenario.seed,
         "engine": answer.engine.value,
+        "replayed_on_simpy": None if answer.replayed is None else answer.replayed._asdict(),
         "overrides": list(answer.overrides),
         "interrupted": answer.interrupted,
         "provenance": {"specdec_sim": __version__, "tables_sha256": tables_digest()},
@@ -175,17 +176,16 @@ COST_COLUMNS = (
 
 def _run_rows(answer: Answer) -> Iterable[Sequence[object]]:
     for run in answer.experiment.runs:
-        steps = len(run.steps.step_ns)
-        yield run.index, steps, run.tokens, run.duration_ns, _rounded(run.throughput_tok_s)
+        yield run.index, run.steps, run.tokens, run.duration_ns, _rounded(run.throughput_tok_s)
 
 
 def _step_rows(answer: Answer) -> Iterable[Sequence[object]]:
-    for run in answer.experiment.runs:
+    """The steps of the first runs; the others were not kept step by step."""
+    for run in answer.experiment.in_full:
         steps = run.steps
-        critical = [steps.critical_ns.get(component) for component in Component]
-        for i in range(len(steps.step_ns)):
-            parts = [0 if values is None else values[i] for values in critical]
-            yield run.index, i, steps.contexts[i], steps.lengths[i], steps.step_ns[i], *parts
+        columns = (steps.contexts, steps.lengths, steps.step_ns, *steps.component_ns.T)
+        for i, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            yield run.index, i, *row
 
 
 def _cost_rows(answer: Answer) -> Iterable[Sequence[object]]:

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hwmodels.estimate import Source
-from sim.graph import Component, IntArray, Lane, Phase
-
-Array = NDArray[np.float64]
+from sim.graph import IntArray, Lane
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,15 +16,15 @@ class StepRecords:
     contexts: IntArray
     """Cached tokens of a request when the step began."""
     step_ns: IntArray
-    critical_ns: dict[Component, IntArray]
-    """Critical path by component; sums to ``step_ns``."""
-    phase_ns: dict[Phase, IntArray]
-    """Critical path by phase; sums to ``step_ns``."""
-    source_ns: dict[Source, IntArray]
-    """Critical path by the source of each figure; sums to ``step_ns``."""
+    component_ns: IntArray
+    """(steps, components) critical path in the order of Component; sums to ``step_ns``."""
+    phase_ns: IntArray
+    """(steps, phases) critical path in the order of Phase; sums to ``step_ns``."""
+    source_ns: IntArray
+    """(steps, sources) critical path by the source of each figure; sums to ``step_ns``."""
     busy_ns: IntArray
     """(steps, lanes) time each lane was held."""
-    collective_wait_ns: Array
+    collective_wait_ns: IntArray
     """Mean over ranks of the time between a rank's arrival at an AllReduce and the last one's."""
     collective_transfer_ns: IntArray
     """Time AllReduces took once they had begun."""
@@ -58,12 +52,58 @@ class Run:
     @property
     def throughput_tok_s(self) -> float:
         """Tokens per second of decoding, all requests together."""
+        return self.result.throughput_tok_s
+
+    @property
+    def result(self) -> RunResult:
+        """The run as one line."""
+        return RunResult(self.index, len(self.steps.step_ns), self.tokens, self.duration_ns, self.requests)
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """One run in a few numbers."""
+
+    index: int
+    steps: int
+    tokens: int
+    """Committed by all requests."""
+    duration_ns: int
+    requests: int
+
+    @property
+    def throughput_tok_s(self) -> float:
+        """Tokens per second of decoding, all requests together."""
         return self.tokens / (self.duration_ns / 1e9)
+
+    @property
+    def mean_length(self) -> float:
+        """Acceptance length, mean over the run's steps."""
+        return self.tokens / self.requests / self.steps
+
+    @property
+    def mean_step_ns(self) -> float:
+        """Step time, mean over the run's steps."""
+        return self.duration_ns / self.steps
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Independent *runs* of one scenario on one engine, and the graph's *lanes*."""
+    """Independent runs of one scenario on one engine: a line per run, sums, and some runs in full."""
 
-    runs: tuple[Run, ...]
     lanes: tuple[Lane, ...]
+    runs: tuple[RunResult, ...]
+    lengths: IntArray
+    """Of all steps, run after run."""
+    step_ns: IntArray
+    """Of all steps, run after run."""
+    component_ns: IntArray
+    """Critical path of all steps in the order of Component."""
+    phase_ns: IntArray
+    source_ns: IntArray
+    busy_ns: IntArray
+    """Time each lane was held, all steps."""
+    collective_wait_ns: int
+    collective_transfer_ns: int
+    in_full: tuple[Run, ...]
+    """The first runs, every step of them."""

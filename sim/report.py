@@ -13,6 +13,7 @@ from hwmodels.estimate import Source
 from hwmodels.work import EagerLaunch, GraphLaunch
 from sim.answer import Answer, Comparison
 from sim.graph import Lane
+from sim.replay import Replay
 from sim.scenario import CapturePolicy
 from sim.setup import LaunchMode, Setup
 from sim.statistics import MIN_RUNS, Spread, Summary
@@ -186,7 +187,7 @@ def _by_kind(lanes: dict[Lane, float]) -> dict[str, list[float]]:
 
 def notes(answer: Answer) -> list[str]:
     """What the number rests on, how it was launched, what was published, what is assumed."""
-    found = [rests_on(answer.summary), launch_line(answer)]
+    found = [rests_on(answer.summary), launch_line(answer), *replay_lines(answer.replayed)]
     if answer.comparison is not None:
         found += comparison_lines(answer.comparison)
     if answer.interrupted:
@@ -212,6 +213,16 @@ def drafting_notes(setup: Setup) -> list[str]:
     if setup.drafter.hypothetical:
         found.append(f"Hypothesis: {setup.drafter.title}.")
     return found
+
+
+def replay_lines(replayed: Replay | None) -> list[str]:
+    """What was played again on the SimPy engine."""
+    if replayed is None:
+        return []
+    return [
+        f"Checked on SimPy: {replayed.runs} runs again ({replayed.steps:,} steps, {replayed.pieces:,} pieces)"
+        f" and {replayed.kernel_steps} steps kernel by kernel ({replayed.ops:,} ops): the same nanoseconds."
+    ]
 
 
 def rests_on(summary: Summary) -> str:

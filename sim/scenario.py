@@ -206,7 +206,7 @@ class Scenario(Strict):
     assumptions: tuple[str, ...] = ()
     """What this scenario takes for granted; the report repeats it."""
     anchor: Anchor | None = None
-    runs: int = Field(default=32, ge=1, le=1_000_000)
+    runs: int = Field(default=256, ge=1, le=1_000_000)
     seed: int = Field(default=1, ge=0, le=2**63 - 1)
 
     @model_validator(mode="after")

@@ -6,18 +6,17 @@ correlation inside a run. Below ``MIN_RUNS`` there is no interval, and the summa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from hwmodels.estimate import Source
 from sim.graph import Component, IntArray, Lane, Phase
-from sim.records import Experiment, StepRecords
+from sim.records import Experiment
 
 CONFIDENCE = 0.95
 MIN_RUNS = 5
@@ -81,44 +80,31 @@ class Summary:
 def summarise(experiment: Experiment) -> Summary:
     """The Summary of *experiment*."""
     runs = experiment.runs
-    steps = [run.steps for run in runs]
     throughput = [run.throughput_tok_s for run in runs]
-    total_ns = sum(int(record.step_ns.sum()) for record in steps)
-    lengths = np.concatenate([record.lengths for record in steps])
-    count = len(lengths)
-    wait = sum(float(record.collective_wait_ns.sum()) for record in steps)
-    transfer = sum(int(record.collective_transfer_ns.sum()) for record in steps)
+    total_ns, count = sum(run.duration_ns for run in runs), len(experiment.lengths)
+    step_ms = [run.mean_step_ns / NS_PER_MS for run in runs]
     return Summary(
         throughput_tok_s=spread(throughput, throughput),
-        step_time_ms=_over_steps([record.step_ns / NS_PER_MS for record in steps]),
-        acceptance_length=_over_steps([record.lengths for record in steps]),
-        length_shares=tuple(float(n) for n in np.bincount(lengths)[1:] / count),
-        components=_shares((r.critical_ns for r in steps), total_ns),
-        phases=_shares((r.phase_ns for r in steps), total_ns),
-        sources=_shares((r.source_ns for r in steps), total_ns),
-        utilisation=_utilisation(experiment.lanes, steps, total_ns),
-        allreduce_wait_ms=wait / count / NS_PER_MS,
-        allreduce_transfer_ms=transfer / count / NS_PER_MS,
+        step_time_ms=spread(step_ms, experiment.step_ns / NS_PER_MS),
+        acceptance_length=spread([run.mean_length for run in runs], experiment.lengths),
+        length_shares=tuple(float(n) for n in np.bincount(experiment.lengths)[1:] / count),
+        components=_shares(Component, experiment.component_ns, total_ns),
+        phases=_shares(Phase, experiment.phase_ns, total_ns),
+        sources=_shares(Source, experiment.source_ns, total_ns),
+        utilisation=_utilisation(experiment, total_ns),
+        allreduce_wait_ms=experiment.collective_wait_ns / count / NS_PER_MS,
+        allreduce_transfer_ms=experiment.collective_transfer_ns / count / NS_PER_MS,
         runs=len(runs),
         steps=count,
     )
 
 
-def _over_steps(per_run: Sequence[NDArray[np.float64] | IntArray]) -> Spread:
-    """Interval over the runs' means, quantiles over all steps."""
-    return spread([float(values.mean()) for values in per_run], np.concatenate(per_run))
+def _shares(kinds: type[Label], sums: IntArray, total_ns: int) -> dict[Label, float]:
+    """Fraction of *total_ns* by kind, largest first; kinds without any time are left out."""
+    ordered = sorted(zip(kinds, sums.tolist(), strict=True), key=lambda pair: -pair[1])
+    return {kind: value / total_ns for kind, value in ordered if value}
 
 
-def _shares(groups: Iterable[dict[Label, IntArray]], total_ns: int) -> dict[Label, float]:
-    """Fraction of *total_ns* by label, largest first; labels without any time are left out."""
-    sums: dict[Label, int] = {}
-    for group in groups:
-        for label, values in group.items():
-            sums[label] = sums.get(label, 0) + int(values.sum())
-    ordered = sorted(sums.items(), key=lambda pair: -pair[1])
-    return {label: value / total_ns for label, value in ordered if value}
-
-
-def _utilisation(lanes: tuple[Lane, ...], steps: list[StepRecords], total_ns: int) -> dict[Lane, float]:
-    busy = sum(record.busy_ns.sum(axis=0) for record in steps)
-    return {lane: float(value) / total_ns for lane, value in zip(lanes, np.asarray(busy), strict=True)}
+def _utilisation(experiment: Experiment, total_ns: int) -> dict[Lane, float]:
+    busy = experiment.busy_ns.tolist()
+    return {lane: value / total_ns for lane, value in zip(experiment.lanes, busy, strict=True)}
