@@ -62,7 +62,7 @@ def benchmark(setup: Setup) -> Benchmark:
     by_simpy, by_batch = (Simulation(setup, name) for name in (EngineName.SIMPY, EngineName.BATCH))
     ops, pieces = len(by_simpy.graph.ops), len(by_simpy.pieces.graph.ops)
     steps = _steps(by_batch, BATCH_RUNS)
-    values = pieces + OTHER_VALUES_PER_STEP + NORMALS_PER_RUN * BATCH_RUNS / steps
+    values = by_batch.values_per_step + OTHER_VALUES_PER_STEP + NORMALS_PER_RUN * BATCH_RUNS / steps
     rounds = [_round(by_simpy, by_batch, pieces) for _ in range(ROUNDS)]
     return Benchmark(
         simpy_timeouts_per_s=median(r.timeouts_per_s for r in rounds),

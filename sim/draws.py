@@ -1,8 +1,9 @@
 """Durations of every piece of every step, drawn before an engine plays them.
 
-A piece is drawn once, with the mean, deviation and skewness that the independent noise
-of its ops adds up to. Each kind of piece has a random stream of its own, named by run,
-so two scenarios meet the same luck as long as their steps have equally many of a kind.
+What a device does between two collectives shares one draw, with the deviation and
+skewness that the independent noise of its ops adds up to: single kernels even out, and
+the wait at the collective stays what it was. Streams are named by run and purpose, so
+two scenarios meet the same luck as long as their steps have equally many such stretches.
 Every noise factor has mean 1, except stalls, which only add; a step still takes longer
 than its mean parts, because collectives wait for the slowest rank.
 """
@@ -15,10 +16,11 @@ from typing import NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from hwmodels.cost import Machine
 from hwmodels.estimate import NS_PER_SECOND, Source
-from hwmodels.noise import SHAPE, Factors, factors, log_deviation, lognormal_factor, skewness
+from hwmodels.noise import SHAPE, Factors, factors, log_deviation, skewness
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -38,7 +40,7 @@ from hwmodels.work import (
     Work,
 )
 from sim.compiled import compiled
-from sim.graph import Index, IntArray, Op, Phase
+from sim.graph import Index, IntArray, Op, Phase, StepGraph
 from sim.pieces import Pieces, whole
 from sim.setup import Setup
 
@@ -49,7 +51,7 @@ MAX_RANKS = 8
 NORMALS_PER_RUN = MAX_RANKS + 1
 """Values drawn once a run: the ranks' factors, and the request's offset in acceptance."""
 OTHER_VALUES_PER_STEP = 4
-"""Values drawn per step beside one per piece: acceptance, drift, and two for stalls."""
+"""Values drawn per step beside one per stretch: acceptance, drift, and two for stalls."""
 NO_RANK = -1
 """Finds the factor 1 behind those of the ranks."""
 FASTEST_RANK_FACTOR = 0.5
@@ -77,9 +79,7 @@ class RandomStream(Enum):
     OTHER_LINK = "other link"
     LAUNCH = "launch"
     HOST = "host"
-    RANKS = "ranks"
-    STEPS = "steps"
-    STALLS = "stalls"
+    MACHINE = "machine"
 
 
 def family_of(work: Work) -> Family:
@@ -177,50 +177,83 @@ class BaseTimes:
         return tuple(self._costs.estimate(label.work).source for label in self._labels)
 
 
+class Stretch(NamedTuple):
+    """Pieces that share one draw per step: work of one device between two collectives."""
+
+    device: str
+    collectives: int
+    """How many the step has had before."""
+    stream: RandomStream
+    eager_launches: bool
+
+
 class _Columns(NamedTuple):
     """The pieces that one stream serves, and how its normals become noise factors."""
 
     pieces: Index
     kinds: Index
+    columns: Index
+    """For each of the pieces the column of its stretch."""
     shared: bool
     """True where GPU and link work shares the drift and stalls of its step."""
     factors: Factors
+    """One per column."""
 
 
 class NoisePlan:
-    """Which stream serves which pieces of a step, and how widely each of them varies."""
+    """Which stream serves which pieces of a step, and how widely each stretch of them varies."""
 
     def __init__(self, machine: Machine, pieces: Pieces, label_seconds: Array) -> None:
         self.machine = machine
         self.pieces = pieces
         self.ranks = np.array([NO_RANK if op.rank is None else op.rank for op in pieces.graph.ops])
-        cv, shape = self._spread(label_seconds)
-        served: dict[RandomStream, list[int]] = {}
-        for piece, op in enumerate(pieces.graph.ops):
-            served.setdefault(stream_of(op), []).append(piece)
-        self.columns = {
-            stream: _Columns(
-                np.array(chosen, dtype=np.uint64),
-                pieces.kind_of[chosen],
-                stream not in HOST_STREAMS,
-                factors(cv[pieces.kind_of[chosen]], shape[pieces.kind_of[chosen]]),
-            )
-            for stream, chosen in served.items()
+        moments = self._moments(label_seconds)
+        served: dict[RandomStream, dict[Stretch, list[int]]] = {}
+        for piece, stretch in enumerate(stretches(pieces.graph)):
+            served.setdefault(stretch.stream, {}).setdefault(stretch, []).append(piece)
+        self.streams = {
+            stream: self._columns(list(found.values()), stream, moments) for stream, found in served.items()
         }
 
-    def _spread(self, label_seconds: Array) -> tuple[Array, Array]:
-        """Relative deviation and log-deviation by kind: what the noise of a piece's ops adds up to.
+    def _columns(self, found: list[list[int]], stream: RandomStream, moments: Array) -> _Columns:
+        chosen = [(piece, column) for column, members in enumerate(found) for piece in members]
+        indices, columns = np.array(chosen, dtype=np.uint64).T.copy()
+        kinds = self.pieces.kind_of[indices]
+        varied = factors(*self._spread(np.array([self._summed(members, moments) for members in found])))
+        return _Columns(indices, kinds, columns, stream not in HOST_STREAMS, varied)
 
-        Means, variances and third central moments of independent parts add.
-        """
+    def _moments(self, label_seconds: Array) -> Array:
+        """(kinds, 3) mean, variance and third central moment, all ops independent: each of them adds."""
         cv = np.array([noise_cv(self.machine, family_of(label.work)) for label in self.pieces.labels])
         deviation = label_seconds * cv
         parts = self.pieces.part_times(np.array([label_seconds, deviation**2, deviation**3]))
-        mean, variance, third = whole(parts, parts[:1])
+        return whole(parts, parts[:1]).T
+
+    def _summed(self, members: list[int], moments: Array) -> Array:
+        """The moments of *members* one after another; a lane beside the first one's adds nothing."""
+        ops = self.pieces.graph.ops
+        first = ops[members[0]].lanes
+        own = [piece for piece in members if ops[piece].lanes == first]
+        return np.asarray(moments[self.pieces.kind_of[own]].sum(axis=0))
+
+    def _spread(self, moments: Array) -> tuple[Array, Array]:
+        """Relative deviation and log-deviation of lognormals with *moments* (columns, 3)."""
+        mean, variance, third = moments.T
         varies = variance > 0
         relative = np.divide(np.sqrt(variance), mean, out=np.zeros_like(mean), where=varies)
         single = np.divide(third, variance**1.5, out=np.ones_like(mean), where=varies)
         return relative, log_deviation(single * skewness(SHAPE))
+
+
+def stretches(graph: StepGraph) -> list[Stretch]:
+    """For each op of *graph*, a graph of pieces, the stretch it belongs to."""
+    found, collectives = [], 0
+    for op in graph.ops:
+        if len(op.lanes) > 1:
+            collectives += 1
+        device = graph.lanes[op.lanes[0]].device
+        found.append(Stretch(device, collectives, stream_of(op), isinstance(op.work, EagerLaunch)))
+    return found
 
 
 class Noise:
@@ -231,10 +264,10 @@ class Noise:
 
     def __init__(self, plan: NoisePlan, seed: int, run: int) -> None:
         self._plan = plan
-        streams = (*plan.columns, RandomStream.RANKS, RandomStream.STEPS, RandomStream.STALLS)
+        streams = (*plan.streams, RandomStream.MACHINE)
         self._generators = {stream: generator(seed, run, stream) for stream in streams}
         # As many as a node can have, so that 4 ranks meet the luck of the first 4 of 8.
-        ranks = self._generators[RandomStream.RANKS].standard_normal(MAX_RANKS)
+        ranks = self._generators[RandomStream.MACHINE].standard_normal(MAX_RANKS)
         factor = np.maximum(FASTEST_RANK_FACTOR, 1.0 + plan.machine.gpu.noise.rank_cv.value * ranks)
         self._rank_factors = np.append(factor, 1.0)[plan.ranks]
 
@@ -244,39 +277,46 @@ class Noise:
         alone = kind_seconds * NS_PER_SECOND
         together = alone * self._step_factors(steps)[:, None]
         durations = np.empty((steps, len(self._plan.ranks)), dtype=np.int64)
-        for stream, columns in self._plan.columns.items():
-            luck = self._generators[stream].standard_normal((steps, len(columns.pieces)))
-            luck *= columns.factors.shape
+        for stream, served in self._plan.streams.items():
+            luck = self._generators[stream].standard_normal((steps, len(served.factors.shape)))
+            luck *= served.factors.shape
             np.exp(luck, out=luck)
-            mean = together if columns.shared else alone
-            floor, scale = columns.factors.floor, columns.factors.scale
-            _stretch(mean, luck, columns.pieces, columns.kinds, floor, scale, self._rank_factors, durations)
+            _shift(luck, served.factors.floor, served.factors.scale)
+            mean = together if served.shared else alone
+            _scale(mean, luck, *served[:3], self._rank_factors, durations)
         return durations
 
     def _step_factors(self, steps: int) -> Array:
         """What all GPU and link work of a step shares: drift, and the rare stall."""
         noise = self._plan.machine.gpu.noise
-        drift = lognormal_factor(self._generators[RandomStream.STEPS], (steps,), noise.step_cv.value)
-        luck = self._generators[RandomStream.STALLS].random((steps, 2))
+        normals = self._generators[RandomStream.MACHINE].standard_normal((steps, 3))
+        spread = factors(noise.step_cv.value)
+        drift = spread.floor + spread.scale * np.exp(spread.shape * normals[:, 0])
+        chance, size = special.ndtr(normals[:, 1]), special.ndtr(normals[:, 2])
         low, high = noise.spike_factor_low.value, noise.spike_factor_high.value
-        stall = np.where(luck[:, 0] < noise.spike_probability.value, low + (high - low) * luck[:, 1], 1.0)
+        stall = np.where(chance < noise.spike_probability.value, low + (high - low) * size, 1.0)
         return np.asarray(drift * stall)
 
 
 @compiled
-def _stretch(
+def _shift(luck: Array, floor: Array, scale: Array) -> None:
+    for step in range(luck.shape[0]):
+        for column in range(luck.shape[1]):
+            luck[step, column] = floor[column] + scale[column] * luck[step, column]
+
+
+@compiled
+def _scale(
     mean: Array,
     luck: Array,
     pieces: Index,
     kinds: Index,
-    floor: Array,
-    scale: Array,
+    columns: Index,
     rank_factors: Array,
     durations: IntArray,
 ) -> None:
     for step in range(luck.shape[0]):
         drawn, means, filled = luck[step], mean[step], durations[step]
-        for column in range(len(drawn)):
-            piece = pieces[column]
-            factor = (floor[column] + scale[column] * drawn[column]) * rank_factors[piece]
-            filled[piece] = np.rint(means[kinds[column]] * factor)
+        for at in range(len(pieces)):
+            piece = pieces[at]
+            filled[piece] = np.rint(means[kinds[at]] * drawn[columns[at]] * rank_factors[piece])

@@ -65,6 +65,11 @@ class Simulation:
         self._plan = NoisePlan(setup.machine, self.pieces, self.base.seconds(start)[0])
         self._accounts = Accounts(self.pieces, self.base.sources())
 
+    @property
+    def values_per_step(self) -> int:
+        """Normals that the durations of one step consume."""
+        return sum(len(served.factors.shape) for served in self._plan.streams.values())
+
     def run(self, index: int) -> Run:
         """Run number *index*: the same bytes whenever and wherever it is played."""
         parts = [self._played(chunk) for chunk in self.chunks(index)]
