@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sim.setup import Setup
+    from sim.sweeps.conduct import Pool
 
 EXIT_USER_ERROR = 2
+EXIT_CELLS_FAILED = 3
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -104,6 +106,91 @@ def run(
 
 
 @app.command()
+def sweep(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="SCENARIO", help="A scenario or a sweep file, or the name of a shipped one."),
+    ],
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUES",
+            help="A scenario key and its values: 4,8,16 or 4..64*2 (doubling) or 2..16:2 (steps of 2) or"
+            " names. Repeatable.",
+        ),
+    ] = None,
+    runs: Annotated[int | None, typer.Option(min=1, help="Independent runs of every cell.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed, the same in every cell.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes of this machine; one per core by default.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="A Dask scheduler (tcp://host:port), or local:N to start one with N workers."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Results go to OUT/<sweep>/; results/sweeps/ by default.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the cells that OUT has.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Forget the cells that OUT has.")] = False,
+    as_json: JsonOption = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="No progress bar and no report; files only.")
+    ] = False,
+    set_: SetOption = None,
+) -> None:
+    """Run a grid of scenarios on common luck; find the best cell and what it owes its place to.
+
+    Finished cells are kept at once: after Ctrl-C, a crash or a power cut, --resume goes on.
+    Exit code 3 says that some cells failed; they are listed, and the others are complete.
+    """
+    from sim import output
+    from sim.scenario import parse_override
+    from sim.sweeps import report
+    from sim.sweeps.plan import from_target
+    from sim.sweeps.run import Stored
+    from sim.sweeps.run import sweep as run_sweep
+
+    if resume and restart:
+        raise typer.BadParameter("give --resume or --restart, not both")
+    if cluster is not None and workers is not None:
+        raise typer.BadParameter("--workers counts processes of this machine; with --cluster say local:N")
+    changes = [parse_override(text) for text in set_ or []]
+    changes += [("runs", runs, "--runs")] if runs is not None else []
+    changes += [("seed", seed, "--seed")] if seed is not None else []
+    plan = from_target(target, axis or [], changes)
+    folder = (out or Path("results/sweeps")) / plan.name
+    stored = Stored.RESUME if resume else Stored.RESTART if restart else Stored.REFUSE
+    try:
+        with _progress(len(plan.cells), quiet or as_json, "cells") as advance:
+            result = run_sweep(plan, folder, stored, _pool(workers, cluster), advance)
+    except KeyboardInterrupt:
+        print(f"interrupted; finished cells are in {folder}/, --resume goes on", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if as_json:
+        print(output.as_json(report.as_object(result)))
+    elif not quiet:
+        print("\n".join(report.lines(result)))
+        print(
+            f"\nWritten to {folder}/: cells.csv and .parquet, runs.parquet, sweep.json, report.txt, pictures"
+        )
+    if result.errors:
+        raise typer.Exit(EXIT_CELLS_FAILED)
+
+
+def _pool(workers: int | None, cluster: str | None) -> Pool:
+    """How to get the workers that were asked for."""
+    from sim.sweeps import executors
+
+    if cluster is not None:
+        return lambda: executors.cluster(cluster)
+    count = (
+        workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return lambda: executors.processes(count)
+
+
+@app.command()
 def estimate(scenario: ScenarioArgument, as_json: JsonOption = False, set_: SetOption = None) -> None:
     """Show the articles' closed-form estimate beside the same lines from measured tables."""
     from sim import listing, output
@@ -174,23 +261,24 @@ def _load(scenario: str, overrides: list[str]) -> tuple[Path, Setup]:
 
 
 @contextmanager
-def _progress(total: int, hidden: bool) -> Iterator[Callable[[], None]]:
+def _progress(total: int, hidden: bool, what: str = "runs") -> Iterator[Callable[[], None]]:
     """A progress bar on stderr that the yielded function advances; nothing where *hidden*."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(
         *columns, console=console, disable=hidden or not console.is_terminal, transient=True
     ) as bar:
-        task = bar.add_task("runs", total=total)
+        task = bar.add_task(what, total=total)
         yield lambda: bar.advance(task)
 
 
 def main() -> None:
     """Run the command line; user errors go to stderr with exit code 2."""
     from hwmodels.errors import DocumentError, HardwareError
+    from sim.sweeps.errors import SweepError
 
     for stream in (sys.stdout, sys.stderr):
         # The report has block characters; a terminal that cannot show them gets question marks.
@@ -198,7 +286,7 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         app()
-    except (DocumentError, HardwareError) as problem:
+    except (DocumentError, HardwareError, SweepError) as problem:
         _fail(str(problem))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

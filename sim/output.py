@@ -8,23 +8,22 @@ scenario as it was resolved. Files appear whole or not at all.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from hwmodels import catalog
 from hwmodels.estimate import Source
-from sim import __version__
+from sim import __version__, digests
 from sim.answer import Answer, Comparison
 from sim.graph import Component, Phase
 from sim.report import launch_counts
-from sim.statistics import Spread
+from sim.statistics import Spread, Summary
 
 FORMAT_VERSION = 1
 """1 (2026-11): first."""
@@ -38,22 +37,11 @@ def summary_object(answer: Answer) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "question": setup.scenario.question,
-        "throughput_tok_s": _spread(summary.throughput_tok_s),
-        "step_time_ms": _spread(summary.step_time_ms),
-        "acceptance_length": _spread(summary.acceptance_length),
-        "acceptance_histogram": {str(n): share for n, share in enumerate(summary.length_shares, 1)},
+        **summary_fields(summary),
         "acceptance_range": [
             {"mean_length": end.mean_length, "throughput_tok_s": _spread(end.throughput_tok_s)}
             for end in answer.range_ends
         ],
-        "breakdown": _all_shares(Component, summary.components),
-        "phases": _all_shares(Phase, summary.phases),
-        "sources": {s.name: summary.sources.get(s, 0.0) for s in Source},
-        "utilisation": {str(lane): _rounded(v) for lane, v in summary.utilisation.items()},
-        "allreduce_ms": {
-            "wait": _rounded(summary.allreduce_wait_ms),
-            "transfer": _rounded(summary.allreduce_transfer_ms),
-        },
         "launch": {
             "verify": setup.verify_launch.value,
             "graph_kernels": nodes,
@@ -62,14 +50,32 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         },
         "anchor": _anchor(answer.comparison),
         "assumptions": list(setup.scenario.assumptions),
-        "runs": summary.runs,
-        "steps": summary.steps,
         "seed": setup.scenario.seed,
         "engine": answer.engine.value,
         "replayed_on_simpy": None if answer.replayed is None else answer.replayed._asdict(),
         "overrides": list(answer.overrides),
         "interrupted": answer.interrupted,
-        "provenance": {"specdec_sim": __version__, "tables_sha256": tables_digest()},
+        "provenance": {"specdec_sim": __version__, "tables_sha256": digests.tables()},
+    }
+
+
+def summary_fields(summary: Summary) -> dict[str, Any]:
+    """What every simulated scenario answers, alone or as a cell of a sweep."""
+    return {
+        "throughput_tok_s": _spread(summary.throughput_tok_s),
+        "step_time_ms": _spread(summary.step_time_ms),
+        "acceptance_length": _spread(summary.acceptance_length),
+        "acceptance_histogram": {str(n): share for n, share in enumerate(summary.length_shares, 1)},
+        "breakdown": _all_shares(Component, summary.components),
+        "phases": _all_shares(Phase, summary.phases),
+        "sources": {s.name: summary.sources.get(s, 0.0) for s in Source},
+        "utilisation": {str(lane): _rounded(v) for lane, v in summary.utilisation.items()},
+        "allreduce_ms": {
+            "wait": _rounded(summary.allreduce_wait_ms),
+            "transfer": _rounded(summary.allreduce_transfer_ms),
+        },
+        "runs": summary.runs,
+        "steps": summary.steps,
     }
 
 
@@ -102,15 +108,6 @@ def _anchor(comparison: Comparison | None) -> dict[str, Any] | None:
     }
 
 
-def tables_digest() -> str:
-    """SHA-256 over the catalog and the measured tables."""
-    digest = hashlib.sha256()
-    for path in sorted(p for p in catalog.DATA.rglob("*") if p.is_file()):
-        digest.update(path.relative_to(catalog.DATA).as_posix().encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
 def prepare(folder: Path) -> None:
     """Create *folder* and prove that files can be written there; OSError where they cannot."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -121,12 +118,12 @@ def prepare(folder: Path) -> None:
 
 def write(answer: Answer, report: list[str], folder: Path) -> None:
     """Write every file of *answer* into *folder*."""
-    _replace(folder / "summary.json", as_json(summary_object(answer)) + "\n")
-    _replace(folder / "report.txt", "\n".join(report) + "\n")
-    _replace(folder / "scenario.json", answer.setup.scenario.model_dump_json(indent=2) + "\n")
-    _replace(folder / "runs.csv", _csv(RUN_COLUMNS, _run_rows(answer)))
-    _replace(folder / "steps.csv", _csv(STEP_COLUMNS, _step_rows(answer)))
-    _replace(folder / "costs.csv", _csv(COST_COLUMNS, _cost_rows(answer)))
+    replace(folder / "summary.json", as_json(summary_object(answer)) + "\n")
+    replace(folder / "report.txt", "\n".join(report) + "\n")
+    replace(folder / "scenario.json", answer.setup.scenario.model_dump_json(indent=2) + "\n")
+    replace(folder / "runs.csv", csv_text(RUN_COLUMNS, _run_rows(answer)))
+    replace(folder / "steps.csv", csv_text(STEP_COLUMNS, _step_rows(answer)))
+    replace(folder / "costs.csv", csv_text(COST_COLUMNS, _cost_rows(answer)))
 
 
 def as_json(value: Any) -> str:
@@ -134,17 +131,25 @@ def as_json(value: Any) -> str:
     return json.dumps(value, indent=2, allow_nan=False)
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str) -> None:
     """Put *text* at *path* in one move."""
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
+    with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside *path* that takes its place when all went well."""
+    temporary = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """*rows* under *columns* as CSV."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)

@@ -28,23 +28,26 @@ class Replay(NamedTuple):
     ops: int
 
 
-def replay(simulation: Simulation, runs: int = WHOLE_RUNS) -> Replay:
-    """Replay the first *runs* runs of *simulation*; SimulationError where anything ends elsewhere."""
-    played = [_replay_run(simulation, index) for index in range(runs)]
+def replay(simulation: Simulation, runs: int, most_steps: int = WHOLE_RUN_STEPS) -> Replay:
+    """Replay the first *runs* runs of *simulation*, at most *most_steps* of each.
+
+    SimulationError where anything ends elsewhere.
+    """
+    played = [_replay_run(simulation, index, most_steps) for index in range(runs)]
     kernel_steps = _replay_kernels(simulation, next(simulation.chunks(0)))
     steps = sum(played)
     pieces, ops = len(simulation.pieces.graph.ops), len(simulation.graph.ops)
     return Replay(runs, steps, steps * pieces, kernel_steps, kernel_steps * ops)
 
 
-def _replay_run(simulation: Simulation, index: int) -> int:
+def _replay_run(simulation: Simulation, index: int, most_steps: int) -> int:
     """Steps of run *index* that ended as the batch engine has them."""
     graph, steps = simulation.pieces.graph, 0
     for chunk in simulation.chunks(index):
-        durations = chunk.durations[: WHOLE_RUN_STEPS - steps]
+        durations = chunk.durations[: most_steps - steps]
         _same(engine.play(graph, durations), batch.play(graph, durations), f"run {index}, step {steps}")
         steps += len(durations)
-        if steps == WHOLE_RUN_STEPS:
+        if steps == most_steps:
             break
     return steps
 

@@ -15,7 +15,19 @@ from pydantic import Field, model_validator
 
 from hwmodels import catalog
 from hwmodels.catalog import Kind
-from hwmodels.documents import Document, Inheritance, KeyPath, Strict, dotted, merge, parse, resolve, validate
+from hwmodels.documents import (
+    Document,
+    Inheritance,
+    KeyPath,
+    Strict,
+    did_you_mean,
+    dotted,
+    known_keys,
+    merge,
+    parse,
+    resolve,
+    validate,
+)
 from hwmodels.work import DType
 from sim import shipped
 from sim.errors import ScenarioError
@@ -262,11 +274,16 @@ CATALOG_KEYS: dict[KeyPath, Kind] = {
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
     """The Scenario in *path* with *overrides* (``"tree.budget=16"``) applied; ScenarioError if wrong."""
-    how = Inheritance(ScenarioError, ACCEPTANCE_KINDS, OWN_KEYS, shipped.folder(), _with_entry_paths)
-    document = resolve(path, how)
+    document = read(path)
     for override in overrides:
-        document = _override(document, override)
+        document = changed(document, *parse_override(override))
     return build(document)
+
+
+def read(path: Path) -> Document:
+    """The scenario in *path*, and what it extends, before validation."""
+    how = Inheritance(ScenarioError, ACCEPTANCE_KINDS, OWN_KEYS, shipped.folder(), _with_entry_paths)
+    return resolve(path, how)
 
 
 def build(document: Document) -> Scenario:
@@ -299,23 +316,35 @@ def _with_entry_paths(document: Document, folder: Path) -> Document:
     return Document(document.file, data, document.places)
 
 
-def _override(document: Document, text: str) -> Document:
-    """Apply one ``key=value`` to *document*; the value is read as YAML."""
+def parse_override(text: str) -> tuple[str, Any, str]:
+    """Key, value and place of ``--set key=value``; the value is read as YAML."""
     key, equals, raw = text.partition("=")
     place = f"--set {text}"
     if not equals or not key.strip():
         raise ScenarioError(place, 0, "", "expected key=value, such as tree.budget=16")
-    parsed = parse(f"value: {raw}", place, ScenarioError).data["value"]
-    parts = key.strip().split(".")
-    nested: Any = parsed
-    for part in reversed(parts):
+    return key.strip(), parse(f"value: {raw}", place, ScenarioError).data["value"], place
+
+
+def changed(document: Document, key: str, value: Any, place: str) -> Document:
+    """*document* with *key* (``tree.budget``) set to *value*, which *place* asked for."""
+    path = tuple(key.split("."))
+    nested = value
+    for part in reversed(path):
         nested = {part: nested}
-    path = tuple(parts)
     places = {p: where for p, where in document.places.items() if p[: len(path)] != path}
     merged = merge(document.data, nested, ACCEPTANCE_KINDS)
-    if not key.strip().startswith(KEEP_ANCHOR):
+    if not key.startswith(KEEP_ANCHOR):
         merged.pop("anchor", None)
     return Document(document.file, merged, {**places, path: (place, 0)})
+
+
+def check_key(key: str, place: str) -> None:
+    """Raise a ScenarioError where no scenario has *key*, with the nearest one that it has."""
+    path = tuple(key.split("."))
+    for depth, part in enumerate(path):
+        known = known_keys(Scenario, path[:depth])
+        if part not in known:
+            raise ScenarioError(place, 0, key, f"unknown key{did_you_mean(part, known)}")
 
 
 def schema() -> dict[str, Any]:

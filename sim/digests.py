@@ -1,0 +1,37 @@
+"""Hashes of what results depend on beside their scenario: figures, code, libraries."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+from hwmodels import catalog
+
+LIBRARIES = ("numba", "numpy", "scipy", "simpy")
+"""Libraries whose versions may change numbers in the last digit, or all of them."""
+
+
+def tables() -> str:
+    """SHA-256 over the catalog and the measured tables."""
+    return _of_files(catalog.DATA, catalog.DATA.rglob("*"))
+
+
+@cache
+def code() -> str:
+    """SHA-256 over the simulator's sources and figures and the libraries it computes with."""
+    package = Path(__file__).parent
+    parts = [_of_files(package, package.rglob("*.py"))]
+    parts += [_of_files(catalog.DATA.parent, catalog.DATA.parent.rglob("*.py")), tables()]
+    parts += [f"{name} {version(name)}" for name in LIBRARIES]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _of_files(root: Path, paths: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(p for p in paths if p.is_file()):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,150 @@
+"""Axes of a sweep: any scenario key with its values, or named bundles of changes.
+
+Written ``tree.budget=4,8,16``, ``tree.budget=4..64*2`` (doubling), ``drafter.block=2..16:2``
+(in steps of 2, ends included), or in a sweep file as a list of the same, or as a mapping
+of names to changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from hwmodels.documents import parse
+from sim.errors import ScenarioError
+from sim.scenario import CATALOG_KEYS, check_key
+
+MAX_VALUES = 1000
+RANGE = re.compile(r"(-?[\d.]+)\.\.(-?[\d.]+)(?:([:*])(-?[\d.]+))?")
+CATALOG_NAMES = frozenset(".".join(map(str, path)) for path in CATALOG_KEYS)
+UNITS = {
+    "tree.budget": "nodes",
+    "drafter.block": "positions",
+    "load.context_tokens": "tokens",
+    "load.output_tokens": "tokens",
+    "load.concurrency": "requests",
+    "gpus": "TP ranks",
+    "acceptance.length": "tokens a step",
+    "acceptance.mean_length": "tokens a step",
+    "acceptance.hazard": "probability",
+    "acceptance.request_sd": "log-odds",
+    "acceptance.decay_per_1k_context": "log-odds per 1,000 tokens",
+    "experts.routing_correlation": "rho",
+    "kv.run_tokens": "tokens",
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One point of an axis: how it is called, and what it changes in the scenario."""
+
+    label: str
+    changes: tuple[tuple[str, Any], ...]
+    number: float | None
+    """The value itself where it is a number."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """*values* of the scenario key *name*, or of a bundle of that name."""
+
+    name: str
+    values: tuple[Value, ...]
+    place: str
+    """The option or file that asked for it."""
+
+    @property
+    def numeric(self) -> bool:
+        """True where every value is a number."""
+        return all(value.number is not None for value in self.values)
+
+    @property
+    def title(self) -> str:
+        """Name and unit."""
+        unit = UNITS.get(self.name)
+        return f"{self.name} ({unit})" if unit else self.name
+
+
+def from_option(text: str) -> Axis:
+    """The axis in ``--axis KEY=VALUES``; ScenarioError where it is none."""
+    place = f"--axis {text}"
+    name, equals, raw = text.partition("=")
+    if not equals or not name.strip() or not raw.strip():
+        raise ScenarioError(place, 0, "", "expected key=values, such as tree.budget=4,8,16 or 4..64*2")
+    values = parse(f"values: [{raw}]", place, ScenarioError).data["values"]
+    return from_values(name.strip(), values, place, Path())
+
+
+def from_values(name: str, given: Any, place: str, folder: Path) -> Axis:
+    """The axis *name* with values as a file gives them; entries named by file lie in *folder*."""
+    if isinstance(given, dict):
+        values = [_bundle(label, changes, name, place, folder) for label, changes in given.items()]
+    else:
+        check_key(name, place)
+        items = given if isinstance(given, list) else [given]
+        expanded = [value for item in items for value in _expand(item, name, place)]
+        values = [_single(name, value, folder) for value in expanded]
+    if not values:
+        raise ScenarioError(place, 0, name, "an axis needs at least one value")
+    labels = [value.label for value in values]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ScenarioError(place, 0, name, f"{label} is given twice")
+    return Axis(name, tuple(values), place)
+
+
+def _bundle(label: str, changes: Any, name: str, place: str, folder: Path) -> Value:
+    if not isinstance(changes, dict) or not changes:
+        raise ScenarioError(place, 0, f"{name}.{label}", "expected a mapping of scenario keys to values")
+    for key in changes:
+        check_key(key, place)
+    return Value(label, tuple((key, _found(key, v, folder)) for key, v in changes.items()), None)
+
+
+def _single(name: str, value: Any, folder: Path) -> Value:
+    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return Value(_label(value), ((name, _found(name, value, folder)),), number)
+
+
+def _label(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return Path(value).stem if isinstance(value, str) and value.endswith(".yaml") else str(value)
+
+
+def _found(key: str, value: Any, folder: Path) -> Any:
+    """*value* with the catalog entry it names by file looked for in *folder*."""
+    by_file = key in CATALOG_NAMES and isinstance(value, str) and value.endswith(".yaml")
+    return str(folder / value) if by_file else value
+
+
+def _expand(item: Any, name: str, place: str) -> list[Any]:
+    """The values of a range such as ``4..64*2``; *item* alone where it is none."""
+    match = RANGE.fullmatch(item) if isinstance(item, str) else None
+    if match is None:
+        return [item]
+    try:
+        first, last = Decimal(match[1]), Decimal(match[2])
+        by = Decimal(match[4] or 1)
+    except ArithmeticError:
+        raise ScenarioError(place, 0, name, f"not a range of numbers: {item}") from None
+    values = []
+    for value in _steps(first, last, by, match[3] == "*", f"{place}: {name}: {item}"):
+        values.append(value)
+        if len(values) > MAX_VALUES:
+            raise ScenarioError(place, 0, name, f"{item} has more than {MAX_VALUES:,} values")
+    return [int(value) if value == value.to_integral_value() else float(value) for value in values]
+
+
+def _steps(first: Decimal, last: Decimal, by: Decimal, times: bool, what: str) -> Iterator[Decimal]:
+    """From *first* to *last*, adding or multiplying *by* each time."""
+    if last < first or by <= 0 or (times and (by <= 1 or first <= 0)):
+        raise ScenarioError(what, 0, "", "a range goes up: first..last:step, or first..last*factor above 1")
+    value = first
+    while value <= last:
+        yield value
+        value = value * by if times else value + by

@@ -1,0 +1,105 @@
+"""Where cells are run: processes of this machine, or a Dask cluster.
+
+Both are ``concurrent.futures.Executor``; what is done with them is the same.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any
+
+from sim.errors import ScenarioError
+from sim.sweeps.errors import SweepError
+
+CONNECT_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """An executor and how many cells it runs at once."""
+
+    executor: Executor
+    count: int
+
+
+@contextmanager
+def processes(count: int) -> Iterator[Workers]:
+    """*count* processes of this machine. They end with this one, however it ends."""
+    executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _become_worker)
+    try:
+        yield Workers(executor, count)
+    except BaseException:
+        # A cell may take minutes, and nobody waits for these any more.
+        executor.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    else:
+        executor.shutdown()
+
+
+def _become_worker() -> None:
+    """Leave Ctrl-C to the parent, and never outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_die_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _die_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+@contextmanager
+def cluster(address: str) -> Iterator[Workers]:
+    """The Dask cluster at *address* (``tcp://host:port``), or N local workers (``local:N``)."""
+    try:
+        from distributed import Client, LocalCluster  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise SweepError(
+            "--cluster", "needs Dask: install the extra, pip install 'specdec-sim[cluster]'"
+        ) from None
+    kind, _, count = address.partition(":")
+    if kind != "local":
+        with _connected(Client, address) as workers:
+            yield workers
+        return
+    if not count.isdigit() or int(count) < 1:
+        raise ScenarioError("--cluster", 0, "", f"expected local:N or tcp://host:port, got {address}")
+    with (
+        LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=int(count), threads_per_worker=1, dashboard_address=None, silence_logs="error"
+        ) as local,
+        _connected(Client, local.scheduler_address) as workers,
+    ):
+        yield workers
+
+
+@contextmanager
+def _connected(client_type: type, address: str) -> Iterator[Workers]:
+    try:
+        client = client_type(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as problem:
+        raise SweepError(f"--cluster {address}", f"no Dask scheduler answers there: {problem}") from None
+    try:
+        yield Workers(client.get_executor(pure=False), _threads(client, address))
+    finally:
+        client.close()
+
+
+def _threads(client: Any, address: str) -> int:
+    """How many cells the cluster runs at once; SweepError where it has no workers."""
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+    except TimeoutError:
+        raise SweepError(f"--cluster {address}", "the scheduler has no workers") from None
+    return int(sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()))

@@ -1,0 +1,224 @@
+"""Heat maps and curves of a sweep, as PNG for screens and SVG for print.
+
+A picture shows a slice through the best cell: axes that it does not show are held at the
+best cell's value. Bytes depend on nothing but the result.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from sim import output
+from sim.sweeps.axes import Axis
+from sim.sweeps.result import SweepResult, index_of, positions_of
+
+STYLE: Any = {
+    "font.size": 10,
+    "font.family": "DejaVu Sans",
+    "svg.hashsalt": "specdec-sim",
+    "svg.fonttype": "path",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+DPI = 150
+COLOURS = "cividis"
+"""Rises in lightness, so that it prints in grey."""
+MAX_NUMBERED = 16
+"""A map with more values along a side than this has no numbers in its cells."""
+MAX_CURVES = 6
+LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+MARKERS = "osD^vP"
+QUANTITY = "throughput (tok/s)"
+
+
+def write(result: SweepResult, folder: Path) -> list[str]:
+    """Every picture of *result* as PNG and SVG in *folder*; the names of the files."""
+    if result.ranking is None:
+        return []
+    names = []
+    with mpl.rc_context(STYLE):
+        for stem, figure in _figures(result):
+            names += [_saved(figure, folder / f"{stem}.{kind}") for kind in ("png", "svg")]
+    return names
+
+
+def _figures(result: SweepResult) -> Iterator[tuple[str, Figure]]:
+    axes = result.plan.axes
+    several = [at for at, axis in enumerate(axes) if len(axis.values) > 1]
+    for across, up in itertools.combinations(several, 2):
+        yield f"map_{axes[across].name}_{axes[up].name}", heat_map(result, across, up)
+    for at in several:
+        beside = next((other for other in several if other != at), None)
+        yield f"curve_{axes[at].name}", curves(result, at, beside)
+
+
+def _saved(figure: Figure, path: Path) -> str:
+    metadata = {"Date": None} if path.suffix == ".svg" else {"Software": "specdec-sim"}
+    with output.replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], dpi=DPI, metadata=metadata)
+    return path.name
+
+
+def heat_map(result: SweepResult, across: int, up: int) -> Figure:
+    """Mean throughput over two axes (their positions in the plan)."""
+    plan = result.plan
+    x, y = plan.axes[across], plan.axes[up]
+    cells = _slice(result, across, up)
+    values = np.array([[_number(result.throughput(index)) for index in row] for row in cells])
+    size = (2.6 + 0.72 * len(x.values), 1.9 + 0.5 * len(y.values))
+    figure = Figure(figsize=(max(6.0, size[0]), max(3.6, size[1])), layout="constrained")
+    plot = figure.subplots()
+    plot.set_facecolor("0.9")
+    image = plot.imshow(values, origin="lower", aspect="auto", cmap=COLOURS)
+    figure.colorbar(image, ax=plot, label=QUANTITY)
+    _ticks(plot, x, y)
+    _mark(plot, result, cells, values)
+    plot.set_title(_title(result, {across, up}), fontsize=9, loc="left")
+    figure.supxlabel(_legend(result), fontsize=8, x=0.01, ha="left")
+    return figure
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _slice(result: SweepResult, across: int, up: int) -> NDArray[np.int64]:
+    """Cell indices (values of *up*, values of *across*) through the best cell."""
+    plan = result.plan
+    assert result.ranking is not None
+    home = list(positions_of(plan, result.ranking.best))
+    grid = np.empty((len(plan.axes[up].values), len(plan.axes[across].values)), dtype=np.int64)
+    for row, column in np.ndindex(*grid.shape):
+        home[up], home[across] = row, column
+        grid[row, column] = index_of(plan, tuple(home))
+    return grid
+
+
+def _ticks(plot: Axes, x: Axis, y: Axis) -> None:
+    labels = [value.label for value in x.values]
+    plot.set_xticks(range(len(labels)), labels, rotation=0 if max(map(len, labels)) < 7 else 30)
+    plot.set_yticks(range(len(y.values)), [value.label for value in y.values])
+    plot.set_xlabel(x.title)
+    plot.set_ylabel(y.title)
+
+
+def _mark(plot: Axes, result: SweepResult, cells: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+    """Numbers, failed cells, the best cell, and those not distinguishable from it."""
+    assert result.ranking is not None
+    equals = set(result.ranking.equals)
+    middle = (np.nanmin(values) + np.nanmax(values)) / 2
+    numbered = max(cells.shape) <= MAX_NUMBERED
+    for (row, column), index in np.ndenumerate(cells):
+        value = values[row, column]
+        if np.isnan(value):
+            corner = (column - 0.5, row - 0.5)
+            plot.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="///", edgecolor="0.6", linewidth=0))
+        elif numbered:
+            colour = "white" if value < middle else "black"
+            plot.text(column, row, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=9)
+        if index == result.ranking.best or index in equals:
+            style = "-" if index == result.ranking.best else ":"
+            inner = (column - 0.46, row - 0.46)
+            plot.add_patch(
+                Rectangle(inner, 0.92, 0.92, fill=False, edgecolor="red", linewidth=2, linestyle=style)
+            )
+
+
+def _title(result: SweepResult, shown: set[int]) -> str:
+    """The question, and where the axes that are not shown are held."""
+    assert result.ranking is not None
+    plan = result.plan
+    home = positions_of(plan, result.ranking.best)
+    held = [
+        f"{axis.name} = {axis.values[home[at]].label}"
+        for at, axis in enumerate(plan.axes)
+        if at not in shown and len(axis.values) > 1
+    ]
+    return plan.question + (f"\nat {', '.join(held)}" if held else "")
+
+
+def _legend(result: SweepResult) -> str:
+    found = result.results[min(result.results)].summary
+    failed = "; hatched: no valid cell" if result.errors else ""
+    return (
+        f"mean of {found['runs']} runs; red: best, dotted red: not distinguishable from it"
+        f" (paired, 95 %){failed}"
+    )
+
+
+def curves(result: SweepResult, at: int, beside: int | None) -> Figure:
+    """Throughput along one axis, a line per value of another; bands from P5 to P95 of the runs."""
+    plan = result.plan
+    axis = plan.axes[at]
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    plot = figure.subplots()
+    for line, (label, cells) in enumerate(_lines(result, at, beside)):
+        _line(plot, result, axis, line, label, cells)
+    if axis.numeric:
+        _numeric_ticks(plot, axis)
+    else:
+        plot.set_xticks(range(len(axis.values)), [value.label for value in axis.values])
+    plot.set_xlabel(axis.title)
+    plot.set_ylabel(QUANTITY)
+    plot.set_ylim(bottom=0)
+    plot.grid(alpha=0.3)
+    if beside is not None:
+        plot.legend(title=plan.axes[beside].title, fontsize=8, title_fontsize=8)
+    plot.set_title(_title(result, {at} | ({beside} if beside is not None else set())), fontsize=9, loc="left")
+    figure.supxlabel("line: mean over runs; band: P5 to P95 of single runs", fontsize=8, x=0.01, ha="left")
+    return figure
+
+
+def _lines(result: SweepResult, at: int, beside: int | None) -> list[tuple[str, list[int]]]:
+    """The lines to draw: a label and the cells along axis *at*."""
+    plan = result.plan
+    if beside is None:
+        home = list(positions_of(plan, result.ranking.best)) if result.ranking else []
+        cells = [
+            index_of(plan, (*home[:at], position, *home[at + 1 :]))
+            for position in range(len(plan.axes[at].values))
+        ]
+        return [("", cells)]
+    grid, values = _slice(result, at, beside), plan.axes[beside].values
+    assert result.ranking is not None
+    best = positions_of(plan, result.ranking.best)[beside]
+    chosen = {
+        best,
+        *np.linspace(0, len(values) - 1, min(MAX_CURVES, len(values))).round().astype(int).tolist(),
+    }
+    while len(chosen) > MAX_CURVES:
+        chosen.remove(max(chosen - {best}))
+    return [(values[row].label, grid[row].tolist()) for row in sorted(chosen)]
+
+
+def _line(plot: Axes, result: SweepResult, axis: Axis, line: int, label: str, cells: list[int]) -> None:
+    spreads = [
+        (value.number if axis.numeric else position, result.results[index].summary["throughput_tok_s"])
+        for position, (value, index) in enumerate(zip(axis.values, cells, strict=True))
+        if index in result.results
+    ]
+    spreads.sort(key=lambda point: point[0] or 0)
+    x = [float(place or 0) for place, _ in spreads]
+    mean, low, high = ([spread[key] for _, spread in spreads] for key in ("mean", "p5", "p95"))
+    style, marker = LINE_STYLES[line % len(LINE_STYLES)], MARKERS[line % len(MARKERS)]
+    (drawn,) = plot.plot(x, mean, linestyle=style, marker=marker, markersize=4, label=label)
+    plot.fill_between(x, low, high, alpha=0.15, color=drawn.get_color(), linewidth=0)
+
+
+def _numeric_ticks(plot: Axes, axis: Axis) -> None:
+    """The values themselves; a logarithmic scale where they span more than a decade."""
+    numbers = sorted(value.number or 0.0 for value in axis.values)
+    if numbers[0] > 0 and numbers[-1] / numbers[0] >= 10:
+        plot.set_xscale("log")
+    plot.set_xticks(numbers, [f"{number:g}" for number in numbers])
+    plot.set_xticks([], minor=True)

@@ -1,0 +1,166 @@
+"""What a sweep is to do: a scenario, axes, and the cells they span.
+
+Every cell is the scenario with a few keys changed, built and validated like a file. A
+cell that is no valid scenario is kept with its error; the others go on without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from hwmodels import documents
+from hwmodels.documents import Document, Strict, validate
+from hwmodels.errors import DocumentError, HardwareError
+from sim import digests, scenario, shipped
+from sim.errors import ScenarioError
+from sim.setup import Setup, resolve
+from sim.sweeps import axes
+from sim.sweeps.axes import Axis, Value
+
+MAX_CELLS = 100_000
+TEXT_KEYS = {"question", "assumptions", "anchor"}
+"""Keys of a scenario that do not change its numbers."""
+
+
+class SweepFile(Strict):
+    """A sweep to be repeated: which scenario, what is changed in all cells, and the axes."""
+
+    question: str = Field(min_length=10)
+    """The question this sweep answers, in one sentence."""
+    scenario: str
+    """A scenario file beside this one, or a shipped scenario's name."""
+    set: dict[str, Any] = Field(default_factory=dict)
+    """Scenario keys changed in every cell, such as `load.output_tokens: 1024`."""
+    axes: dict[str, Any] = Field(min_length=1)
+    """For each axis a list of values, a range such as 4..64*2, or a mapping of names to changes."""
+    runs: int | None = Field(default=None, ge=1)
+    seed: int | None = Field(default=None, ge=0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid, ready to run or refused."""
+
+    index: int
+    point: tuple[Value, ...]
+    """One value per axis."""
+    setup: Setup | None
+    error: str | None
+    """Why it is no valid scenario."""
+    key: str
+    """Hash of everything its numbers depend on; empty where it is refused."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep's *cells* in the order of its *axes*, the last one fastest."""
+
+    name: str
+    question: str
+    axes: tuple[Axis, ...]
+    cells: tuple[Cell, ...]
+    changes: tuple[str, ...]
+    """What was changed in every cell, as ``key=value``."""
+
+
+def from_target(target: str, options: Sequence[str], changes: Sequence[tuple[str, Any, str]]) -> Plan:
+    """The Plan of *target*, a scenario or a sweep file, with ``--axis`` *options*.
+
+    *changes* are (key, value, place), laid over every cell. An option's axis replaces one of
+    the same name in the file. ScenarioError where anything is wrong with the whole sweep.
+    """
+    given = [axes.from_option(option) for option in options]
+    path = find(target)
+    if path.parent.name == "sweeps" or "axes" in documents.read(path, ScenarioError).data:
+        return _from_file(path, given, changes)
+    if not given:
+        raise ScenarioError("--axis", 0, "", "a sweep needs an axis, such as --axis tree.budget=4,8,16")
+    name = "-".join([path.stem, *(axis.name for axis in given)])
+    return plan(name, "", scenario.read(path), given, changes)
+
+
+def find(target: str) -> Path:
+    """The scenario or sweep file that *target* names."""
+    sweep = shipped.folder() / "sweeps" / f"{target}.yaml"
+    return sweep if sweep.is_file() and not Path(target).exists() else shipped.find(target)
+
+
+def _from_file(path: Path, given: Sequence[Axis], changes: Sequence[tuple[str, Any, str]]) -> Plan:
+    document = documents.read(path, ScenarioError)
+    described = validate(document, SweepFile, ScenarioError)
+    # As it was read: validation turns no number into another, but keys may be of any type.
+    own = {name: _axis(document, name, path.parent) for name in described.axes}
+    own |= {axis.name: axis for axis in given}
+    settings = [(key, value, _place(document, ("set", key))) for key, value in described.set.items()]
+    for key in ("runs", "seed"):
+        if getattr(described, key) is not None:
+            settings.append((key, getattr(described, key), _place(document, (key,))))
+    for key, _, place in settings:
+        scenario.check_key(key, place)
+    beside = path.parent / described.scenario
+    base = beside if beside.is_file() else shipped.find(described.scenario)
+    every = [*settings, *changes]
+    return plan(path.stem, described.question, scenario.read(base), list(own.values()), every)
+
+
+def _axis(document: Document, name: str, folder: Path) -> Axis:
+    return axes.from_values(name, document.data["axes"][name], _place(document, ("axes", name)), folder)
+
+
+def _place(document: Document, path: tuple[str, ...]) -> str:
+    file, line = document.place(path)
+    return f"{file}:{line}"
+
+
+def plan(
+    name: str,
+    question: str,
+    base: Document,
+    spanned: Sequence[Axis],
+    changes: Sequence[tuple[str, Any, str]],
+) -> Plan:
+    """The Plan of *base* over the *spanned* axes."""
+    names = [axis.name for axis in spanned]
+    for axis in spanned:
+        if names.count(axis.name) > 1:
+            raise ScenarioError(axis.place, 0, axis.name, "two axes of the same name")
+    count = 1
+    for axis in spanned:
+        count *= len(axis.values)
+    if count > MAX_CELLS:
+        raise ScenarioError(spanned[0].place, 0, "", f"{count:,} cells; the most is {MAX_CELLS:,}")
+    for key, value, place in changes:
+        base = scenario.changed(base, key, value, place)
+    points = itertools.product(*(axis.values for axis in spanned))
+    cells = [_cell(index, point, base, spanned) for index, point in enumerate(points)]
+    title = question or str(base.data.get("question", ""))
+    said = tuple(f"{key}={json.dumps(value)}" for key, value, _ in changes)
+    return Plan(name, title, tuple(spanned), tuple(cells), said)
+
+
+def _cell(index: int, point: tuple[Value, ...], base: Document, spanned: Sequence[Axis]) -> Cell:
+    for axis, value in zip(spanned, point, strict=True):
+        for key, setting in value.changes:
+            base = scenario.changed(base, key, setting, f"{axis.name} = {value.label}")
+    try:
+        setup = resolve(scenario.build(base))
+    except (DocumentError, HardwareError) as problem:
+        return Cell(index, point, None, str(problem), "")
+    return Cell(index, point, setup, None, key_of(setup))
+
+
+def key_of(setup: Setup) -> str:
+    """SHA-256 over all that the numbers of *setup* depend on: scenario, catalog entries, code."""
+    machine = setup.machine
+    entries = (machine.gpu, machine.interconnect, machine.host, machine.stack, setup.model, setup.drafter)
+    parts = [setup.scenario.model_dump_json(exclude=TEXT_KEYS)]
+    parts += [entry.model_dump_json() for entry in entries]
+    return hashlib.sha256("\n".join([*parts, digests.code()]).encode()).hexdigest()

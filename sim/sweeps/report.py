@@ -1,0 +1,241 @@
+"""A sweep in words: the best cell, its equals, whether it is an optimum, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from sim.report import number, render
+from sim.setup import Setup
+from sim.sweeps.axes import Axis
+from sim.sweeps.cell import REPLAYED_STEPS
+from sim.sweeps.conduct import label
+from sim.sweeps.result import Move, Neighbourhood, SweepResult, index_of, neighbourhoods, positions_of
+
+FORMAT_VERSION = 1
+"""1 (2026-11): first."""
+MAX_COLUMNS = 12
+MAX_ROWS = 64
+MAX_NAMED = 8
+"""Cells, errors or components listed before the rest is counted."""
+SMALL_MS = 0.05
+"""Changes of a component below this are not worth a word."""
+
+
+def lines(result: SweepResult) -> list[str]:
+    """The whole report."""
+    parts: list[RenderableType] = [Text("\n".join(_head(result))), Text()]
+    if result.ranking is not None:
+        parts += [grid(result), Text(), *(Text(line) for line in verdict(result))]
+        parts += [Text(line) for line in explanation(result)]
+    parts += [Text(line) for line in failures(result)]
+    parts += [Text(line) for line in notes(result)]
+    return render(parts)
+
+
+def _head(result: SweepResult) -> list[str]:
+    plan = result.plan
+    spans = [f"{axis.name}: {', '.join(value.label for value in axis.values)}" for axis in plan.axes]
+    cells = f"{len(plan.cells):,} cells" + (f", {len(result.errors)} failed" if result.errors else "")
+    runs = {found.summary["runs"] for found in result.results.values()}
+    counted = f", {'/'.join(str(count) for count in sorted(runs))} runs each" if runs else ""
+    changed = [f"In all cells: {', '.join(plan.changes)}"] if plan.changes else []
+    return [plan.question, *spans, *changed, cells + counted]
+
+
+def grid(result: SweepResult) -> Table:
+    """Mean tok/s over the first two axes with several values, through the best cell; else a list."""
+    several = [at for at, axis in enumerate(result.plan.axes) if len(axis.values) > 1]
+    if len(several) < 2:
+        return _list(result, several[0] if several else 0)
+    down, across = several[0], several[1]
+    x, y = result.plan.axes[across], result.plan.axes[down]
+    if len(x.values) > MAX_COLUMNS or len(y.values) > MAX_ROWS:
+        return _list(result, down)
+    assert result.ranking is not None
+    home = list(positions_of(result.plan, result.ranking.best))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(f"{y.name} \\ {x.name}", no_wrap=True)
+    for value in x.values:
+        table.add_column(value.label, justify="right")
+    for row, value in enumerate(y.values):
+        cells = []
+        for column in range(len(x.values)):
+            home[down], home[across] = row, column
+            cells.append(_mark(result, index_of(result.plan, tuple(home))))
+        table.add_row(value.label, *cells)
+    return table
+
+
+def _mark(result: SweepResult, index: int) -> str:
+    """A cell's tok/s: ``*`` the best, ``=`` not distinguishable from it, ``-`` none."""
+    value = result.throughput(index)
+    if value is None or result.ranking is None:
+        return "-"
+    sign = "*" if index == result.ranking.best else "=" if index in result.ranking.equals else ""
+    return f"{value:.0f}{sign or ' '}"
+
+
+def _list(result: SweepResult, at: int) -> Table:
+    """One line per value of axis *at*, through the best cell."""
+    axis = result.plan.axes[at]
+    assert result.ranking is not None
+    home = positions_of(result.plan, result.ranking.best)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in (axis.name, "tok/s", "+-", "step ms", "tokens a step"):
+        table.add_column(name, justify="right")
+    for position, value in enumerate(axis.values[:MAX_ROWS]):
+        index = index_of(result.plan, (*home[:at], position, *home[at + 1 :]))
+        found = result.results.get(index)
+        if found is None:
+            table.add_row(value.label, "-")
+            continue
+        summary = found.summary
+        width = summary["throughput_tok_s"]["half_width"]
+        quantities = (summary["step_time_ms"]["mean"], summary["acceptance_length"]["mean"])
+        cells = [_mark(result, index), "" if width is None else f"{width:.1f}", *map(number, quantities)]
+        table.add_row(value.label, *cells)
+    return table
+
+
+def verdict(result: SweepResult) -> list[str]:
+    """The best cell and those not distinguishable from it."""
+    assert result.ranking is not None
+    ranking, plan = result.ranking, result.plan
+    found = result.results[ranking.best].summary
+    width = found["throughput_tok_s"]["half_width"]
+    value = number(found["throughput_tok_s"]["mean"]) + ("" if width is None else f" +- {width:.1f}")
+    best = [f"Best (*): {label(plan, plan.cells[ranking.best])}: {value} tok/s."]
+    if len(result.results) == 1:
+        return best
+    if ranking.verdicts[ranking.best].half_width_tok_s is None:
+        return [*best, "Too few runs to say which cells are distinguishable from it."]
+    equals = sorted(ranking.equals, key=lambda index: -(result.throughput(index) or 0))
+    if not equals:
+        return [*best, "Every other cell is distinguishably slower (paired runs, 95 % for all together)."]
+    named = "; ".join(label(plan, plan.cells[index]) for index in equals[:MAX_NAMED])
+    more = f"; and {len(equals) - MAX_NAMED} more" if len(equals) > MAX_NAMED else ""
+    return [*best, f"Not distinguishable from it (=; paired runs, 95 % for all together): {named}{more}."]
+
+
+def explanation(result: SweepResult) -> list[str]:
+    """Along each axis: whether the best cell lies inside, and what the next cells cost."""
+    return [
+        line
+        for found in neighbourhoods(result)
+        if len(found.axis.values) > 1
+        for line in _around(result, found)
+    ]
+
+
+def _around(result: SweepResult, found: Neighbourhood) -> list[str]:
+    name, place = found.axis.name, found.label
+    moves = [f"  to {move.label}: {_because(move)}" for move in found.moves]
+    if not found.axis.numeric:
+        return [f"{name}: best is {place}.", *moves]
+    if not found.inside:
+        end = _end(found.axis, place)
+        return [f"{name}: no interior optimum; best at {place}, the {end} value that ran.", *moves]
+    assert result.ranking is not None
+    shared = _equals_at_ends(result, found)
+    open_end = f", but {shared} at its end is not distinguishable" if shared else ""
+    return [f"{name}: interior optimum at {place}{open_end}.", *moves]
+
+
+def _end(axis: Axis, place: str) -> str:
+    numbers = {value.label: value.number or 0.0 for value in axis.values}
+    middle = (min(numbers.values()) + max(numbers.values())) / 2
+    return "lowest" if numbers[place] <= middle else "highest"
+
+
+def _equals_at_ends(result: SweepResult, found: Neighbourhood) -> str:
+    """The first or last value of the axis that does as well as the best; empty where neither does."""
+    assert result.ranking is not None
+    plan, at = result.plan, result.plan.axes.index(found.axis)
+    home = positions_of(plan, result.ranking.best)
+    equals = set(result.ranking.equals)
+    for end in (0, len(found.axis.values) - 1):
+        if index_of(plan, (*home[:at], end, *home[at + 1 :])) in equals:
+            return found.axis.values[end].label
+    return ""
+
+
+def _because(move: Move) -> str:
+    changed = [(c.value, ms) for c, ms in move.components_ms.items() if abs(ms) >= SMALL_MS]
+    parts = ", ".join(f"{name} {ms:+.2f}" for name, ms in changed[:3])
+    detail = f" ({parts})" if parts else ""
+    return (
+        f"{move.throughput_tok_s:+.1f} tok/s; step {move.step_ms:+.2f} ms{detail};"
+        f" tokens a step {move.length:+.2f}"
+    )
+
+
+def failures(result: SweepResult) -> list[str]:
+    """The cells that failed, those of one cause together."""
+    causes: dict[str, list[int]] = {}
+    for index, error in result.errors.items():
+        causes.setdefault(error, []).append(index)
+    found = [
+        f"Failed: {label(result.plan, result.plan.cells[cells[0]])}"
+        + (f" and {len(cells) - 1} more" if len(cells) > 1 else "")
+        + f": {error}"
+        for error, cells in list(causes.items())[:MAX_NAMED]
+    ]
+    more = len(causes) - len(found)
+    return [*found, f"... and {more} other causes; see cells.csv."] if more > 0 else found
+
+
+def notes(result: SweepResult) -> list[str]:
+    """What a reader must know about all cells."""
+    if not result.results:
+        return ["No cell finished."]
+    found = [
+        f"Checked on SimPy: the first {REPLAYED_STEPS} steps of every cell, to the nanosecond.",
+        "Run i of every cell meets the same luck. What the figures may be off by is in no interval.",
+    ]
+    setup = _some_setup(result)
+    if not setup.scenario.is_plain:
+        found.append("Acceptance is what the scenario says; block and budget cap it but do not change it.")
+    return found
+
+
+def _some_setup(result: SweepResult) -> Setup:
+    setup = result.plan.cells[min(result.results)].setup
+    assert setup is not None
+    return setup
+
+
+def as_object(result: SweepResult) -> dict[str, Any]:
+    """The stable JSON object of a sweep."""
+    plan, ranking = result.plan, result.ranking
+    return {
+        "format_version": FORMAT_VERSION,
+        "name": plan.name,
+        "question": plan.question,
+        "changes": list(plan.changes),
+        "axes": {axis.name: [value.label for value in axis.values] for axis in plan.axes},
+        "cells": [_cell_object(result, index) for index in range(len(plan.cells))],
+        "best": None if ranking is None else ranking.best,
+        "not_distinguishable_from_best": [] if ranking is None else ranking.equals,
+        "failed": len(result.errors),
+    }
+
+
+def _cell_object(result: SweepResult, index: int) -> dict[str, Any]:
+    plan = result.plan
+    point = {axis.name: value.label for axis, value in zip(plan.axes, plan.cells[index].point, strict=True)}
+    found = result.results.get(index)
+    if found is None or result.ranking is None:
+        return {"cell": index, "point": point, "error": result.errors.get(index, "")}
+    beside = result.ranking.verdicts[index]
+    return {
+        "cell": index,
+        "point": point,
+        **found.summary,
+        "difference_from_best_tok_s": beside.difference_tok_s,
+        "difference_half_width_tok_s": beside.half_width_tok_s,
+        "distinguishable_from_best": beside.distinguishable,
+    }
