@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SCENARIOS := $(sort $(basename $(notdir $(wildcard scenarios/*.yaml))))
+SWEEPS := $(sort $(basename $(notdir $(wildcard scenarios/sweeps/*.yaml))))
 
 .PHONY: run test lint format bench results schema clean
 
@@ -26,12 +27,14 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m sim bench
 
-# The reference result of every shipped scenario.
+# The reference result of every shipped scenario and sweep.
 results: $(READY)
 	for name in $(SCENARIOS); do $(BIN)/python -m sim run scenarios/$$name.yaml --quiet || exit 1; done
+	for name in $(SWEEPS); do $(BIN)/python -m sim sweep scenarios/sweeps/$$name.yaml --restart --quiet || exit 1; done
 
 schema: $(READY)
 	$(BIN)/python -m sim schema > scenarios/scenario.schema.json
+	$(BIN)/python -m sim schema --sweep > scenarios/sweeps/sweep.schema.json
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'

@@ -14,11 +14,12 @@ from sim import engine
 from sim.choices import EngineName
 from sim.draws import NORMALS_PER_RUN, OTHER_VALUES_PER_STEP
 from sim.setup import Setup
-from sim.simulate import CHUNK_STEPS, Simulation
+from sim.simulate import CHUNK_DURATIONS, Simulation
 
 BARE_TIMEOUTS = 50_000
 SIMPY_RUNS = 1
 BATCH_RUNS = 32
+DRAWS = 12
 ROUNDS = 7
 
 
@@ -63,7 +64,7 @@ def benchmark(setup: Setup) -> Benchmark:
     ops, pieces = len(by_simpy.graph.ops), len(by_simpy.pieces.graph.ops)
     steps = _steps(by_batch, BATCH_RUNS)
     values = by_batch.values_per_step + OTHER_VALUES_PER_STEP + NORMALS_PER_RUN * BATCH_RUNS / steps
-    rounds = [_round(by_simpy, by_batch, pieces) for _ in range(ROUNDS)]
+    rounds = [_round(by_simpy, by_batch) for _ in range(ROUNDS)]
     return Benchmark(
         simpy_timeouts_per_s=median(r.timeouts_per_s for r in rounds),
         simpy_steps_per_s=median(r.simpy_per_s for r in rounds),
@@ -79,14 +80,14 @@ def benchmark(setup: Setup) -> Benchmark:
     )
 
 
-def _round(by_simpy: Simulation, by_batch: Simulation, pieces: int) -> _Round:
-    normals = np.empty((CHUNK_STEPS, pieces))
+def _round(by_simpy: Simulation, by_batch: Simulation) -> _Round:
+    normals = np.empty(CHUNK_DURATIONS)
     generator = np.random.default_rng()
     return _Round(
         timeouts_per_s=_rate(_bare_timeouts),
         simpy_per_s=_rate(lambda: _steps(by_simpy, SIMPY_RUNS)),
         batch_per_s=_rate(lambda: _steps(by_batch, BATCH_RUNS)),
-        values_per_s=_rate(lambda: _draw(generator, normals, BATCH_RUNS)),
+        values_per_s=_rate(lambda: _draw(generator, normals, DRAWS)),
     )
 
 
@@ -94,7 +95,7 @@ def _steps(simulation: Simulation, runs: int) -> int:
     return sum(len(simulation.run(index).steps.lengths) for index in range(runs))
 
 
-def _draw(generator: np.random.Generator, values: np.ndarray[tuple[int, int]], times: int) -> int:
+def _draw(generator: np.random.Generator, values: np.ndarray[tuple[int]], times: int) -> int:
     for _ in range(times):
         generator.standard_normal(out=values)
     return values.size * times

@@ -206,12 +206,14 @@ def estimate(scenario: ScenarioArgument, as_json: JsonOption = False, set_: SetO
 
 
 @app.command()
-def schema() -> None:
+def schema(
+    sweep: Annotated[bool, typer.Option("--sweep", help="Of a sweep file instead.")] = False,
+) -> None:
     """Print the JSON Schema of a scenario file, for editors."""
-    from sim import output
-    from sim.scenario import schema as scenario_schema
+    from sim import output, scenario
+    from sim.sweeps import plan
 
-    print(output.as_json(scenario_schema()))
+    print(output.as_json(plan.schema() if sweep else scenario.schema()))
 
 
 @app.command()

@@ -291,14 +291,19 @@ def build(document: Document) -> Scenario:
     scenario = validate(document, Scenario, ScenarioError)
     for key, kind in CATALOG_KEYS.items():
         name = scenario.drafter.model if key[0] == "drafter" else getattr(scenario, str(key[0]))
-        problem = _unknown_entry(kind, name)
+        problem = _unknown(kind, name)
         if problem:
             raise ScenarioError(*document.place(key), dotted(key), problem)
     return scenario
 
 
-def _unknown_entry(kind: Kind, name: str) -> str:
-    """Why *name* leads to no catalog entry; empty where it does."""
+def unknown_entry(key: str, value: Any) -> str:
+    """Why *value* of *key* names no catalog entry; empty where it does, or where it need not."""
+    kind = CATALOG_KEYS.get(tuple(key.split(".")))
+    return _unknown(kind, value) if kind is not None and isinstance(value, str) else ""
+
+
+def _unknown(kind: Kind, name: str) -> str:
     if name.endswith(".yaml"):
         return "" if Path(name).is_file() else f"no such file: {name}"
     return "" if name in catalog.names(kind) else catalog.unknown_name(kind, name)

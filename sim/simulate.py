@@ -20,8 +20,8 @@ from sim.records import Run, StepRecords
 from sim.setup import Setup
 from sim.step import decode_step
 
-CHUNK_STEPS = 128
-"""Steps drawn and played at once: bounds memory (4 MB a chunk), never the result."""
+CHUNK_DURATIONS = 250_000
+"""Durations drawn and played at once: bounds memory (2 MB an array), never changes the result."""
 
 Listener = Callable[[Run], None]
 
@@ -82,8 +82,9 @@ class Simulation:
         lengths = self.acceptance.draw(luck, scenario.load.output_tokens)
         contexts = scenario.load.context_tokens + np.cumsum(lengths) - lengths
         noise = Noise(self._plan, scenario.seed, index)
-        for first in range(0, len(lengths), CHUNK_STEPS):
-            steps = slice(first, first + CHUNK_STEPS)
+        chunk_steps = max(1, CHUNK_DURATIONS // len(self.pieces.graph.ops))
+        for first in range(0, len(lengths), chunk_steps):
+            steps = slice(first, first + chunk_steps)
             mean = self.mean_times(contexts[steps])
             yield Chunk(lengths[steps], contexts[steps], mean, noise.durations(mean.kinds))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from hwmodels.documents import parse
 from sim.errors import ScenarioError
-from sim.scenario import CATALOG_KEYS, check_key
+from sim.scenario import CATALOG_KEYS, check_key, unknown_entry
 
 MAX_VALUES = 1000
 RANGE = re.compile(r"(-?[\d.]+)\.\.(-?[\d.]+)(?:([:*])(-?[\d.]+))?")
@@ -87,7 +87,7 @@ def from_values(name: str, given: Any, place: str, folder: Path) -> Axis:
         check_key(name, place)
         items = given if isinstance(given, list) else [given]
         expanded = [value for item in items for value in _expand(item, name, place)]
-        values = [_single(name, value, folder) for value in expanded]
+        values = [_single(name, value, place, folder) for value in expanded]
     if not values:
         raise ScenarioError(place, 0, name, "an axis needs at least one value")
     labels = [value.label for value in values]
@@ -105,7 +105,10 @@ def _bundle(label: str, changes: Any, name: str, place: str, folder: Path) -> Va
     return Value(label, tuple((key, _found(key, v, folder)) for key, v in changes.items()), None)
 
 
-def _single(name: str, value: Any, folder: Path) -> Value:
+def _single(name: str, value: Any, place: str, folder: Path) -> Value:
+    problem = unknown_entry(name, _found(name, value, folder))
+    if problem:
+        raise ScenarioError(place, 0, name, problem)
     number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     return Value(_label(value), ((name, _found(name, value, folder)),), number)
 
@@ -125,6 +128,8 @@ def _found(key: str, value: Any, folder: Path) -> Any:
 def _expand(item: Any, name: str, place: str) -> list[Any]:
     """The values of a range such as ``4..64*2``; *item* alone where it is none."""
     match = RANGE.fullmatch(item) if isinstance(item, str) else None
+    if match is None and isinstance(item, str) and ".." in item and not item.endswith(".yaml"):
+        raise ScenarioError(place, 0, name, f"not a range: {item} (first..last, first..last:step, *factor)")
     if match is None:
         return [item]
     try:

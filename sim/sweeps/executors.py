@@ -5,6 +5,7 @@ Both are ``concurrent.futures.Executor``; what is done with them is the same.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -77,7 +78,7 @@ def cluster(address: str) -> Iterator[Workers]:
         raise ScenarioError("--cluster", 0, "", f"expected local:N or tcp://host:port, got {address}")
     with (
         LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=int(count), threads_per_worker=1, dashboard_address=None, silence_logs="error"
+            n_workers=int(count), threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
         ) as local,
         _connected(Client, local.scheduler_address) as workers,
     ):

@@ -87,6 +87,14 @@ def from_target(target: str, options: Sequence[str], changes: Sequence[tuple[str
     return plan(name, "", scenario.read(path), given, changes)
 
 
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a sweep file, for editors."""
+    whole = SweepFile.model_json_schema()
+    whole["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    whole["title"] = "specdec-sim sweep"
+    return whole
+
+
 def find(target: str) -> Path:
     """The scenario or sweep file that *target* names."""
     sweep = shipped.folder() / "sweeps" / f"{target}.yaml"

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.report import number, render
-from sim.setup import Setup
+from sim.setup import LaunchMode, Setup
 from sim.sweeps.axes import Axis
 from sim.sweeps.cell import REPLAYED_STEPS
 from sim.sweeps.conduct import label
@@ -17,10 +17,16 @@ from sim.sweeps.result import Move, Neighbourhood, SweepResult, index_of, neighb
 
 FORMAT_VERSION = 1
 """1 (2026-11): first."""
+LAUNCHED = {
+    LaunchMode.EAGER: "; its kernels are launched one by one, not as a graph",
+    LaunchMode.GRAPH: "; its kernels are launched as a graph, not one by one",
+}
 MAX_COLUMNS = 12
 MAX_ROWS = 64
 MAX_NAMED = 8
 """Cells, errors or components listed before the rest is counted."""
+NEARLY = 0.01
+"""Losing less than this share of the best throughput is worth naming."""
 SMALL_MS = 0.05
 """Changes of a component below this are not worth a word."""
 
@@ -113,12 +119,30 @@ def verdict(result: SweepResult) -> list[str]:
         return best
     if ranking.verdicts[ranking.best].half_width_tok_s is None:
         return [*best, "Too few runs to say which cells are distinguishable from it."]
-    equals = sorted(ranking.equals, key=lambda index: -(result.throughput(index) or 0))
-    if not equals:
+    best += _nearly(result)
+    if not ranking.equals:
         return [*best, "Every other cell is distinguishably slower (paired runs, 95 % for all together)."]
-    named = "; ".join(label(plan, plan.cells[index]) for index in equals[:MAX_NAMED])
-    more = f"; and {len(equals) - MAX_NAMED} more" if len(equals) > MAX_NAMED else ""
-    return [*best, f"Not distinguishable from it (=; paired runs, 95 % for all together): {named}{more}."]
+    named = _named(result, ranking.equals)
+    return [*best, f"Not distinguishable from it (=; paired runs, 95 % for all together): {named}."]
+
+
+def _nearly(result: SweepResult) -> list[str]:
+    """The cells that lose little, distinguishable or not."""
+    assert result.ranking is not None
+    top = result.throughput(result.ranking.best) or 0.0
+    near = [
+        index
+        for index in result.results
+        if index != result.ranking.best and (result.throughput(index) or 0.0) >= (1 - NEARLY) * top
+    ]
+    return [f"Within {NEARLY:.0%} of it: {_named(result, near)}."] if near else []
+
+
+def _named(result: SweepResult, cells: list[int]) -> str:
+    """*cells* by name, fastest first, no more than a reader can take in."""
+    ordered = sorted(cells, key=lambda index: -(result.throughput(index) or 0.0))
+    names = "; ".join(label(result.plan, result.plan.cells[index]) for index in ordered[:MAX_NAMED])
+    return names + (f"; and {len(cells) - MAX_NAMED} more" if len(cells) > MAX_NAMED else "")
 
 
 def explanation(result: SweepResult) -> list[str]:
@@ -169,7 +193,7 @@ def _because(move: Move) -> str:
     detail = f" ({parts})" if parts else ""
     return (
         f"{move.throughput_tok_s:+.1f} tok/s; step {move.step_ms:+.2f} ms{detail};"
-        f" tokens a step {move.length:+.2f}"
+        f" tokens a step {move.length:+.2f}{LAUNCHED[move.launch] if move.launch else ''}"
     )
 
 

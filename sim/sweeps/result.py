@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sim.graph import Component
+from sim.setup import LaunchMode
 from sim.sweeps.axes import Axis
 from sim.sweeps.cell import CellResult
 from sim.sweeps.conduct import Done
@@ -65,6 +66,8 @@ class Move(NamedTuple):
     length: float
     components_ms: dict[Component, float]
     """Change of each component's share of the step, in ms."""
+    launch: LaunchMode | None
+    """How the verify pass is launched there, where that differs."""
 
 
 class Neighbourhood(NamedTuple):
@@ -126,4 +129,12 @@ def _move(result: SweepResult, axis: Axis, label: str, best: int, index: int) ->
         step[False] - step[True],
         there["acceptance_length"]["mean"] - here["acceptance_length"]["mean"],
         dict(sorted(components.items(), key=lambda pair: -abs(pair[1]))),
+        _launch(result.plan, best, index),
     )
+
+
+def _launch(plan: Plan, best: int, index: int) -> LaunchMode | None:
+    here, there = plan.cells[best].setup, plan.cells[index].setup
+    assert here is not None
+    assert there is not None
+    return None if here.verify_launch is there.verify_launch else there.verify_launch
