@@ -41,7 +41,7 @@ def _walk_back(
     end: IntArray,
     group_of: Index,
     time: IntArray,
-) -> int:
+) -> np.int64:
     """Fill *time*; the first op that nothing explains, or EXPLAINED."""
     for step in range(end.shape[0]):
         ended, took, spent = end[step], durations[step], time[step]
@@ -55,6 +55,6 @@ def _walk_back(
             while at < behind and ended[items[at]] != begin:
                 at += np.uint64(1)
             if at == behind:
-                return int(op)
+                return np.int64(op)
             op = items[at]
-    return -1
+    return np.int64(-1)

@@ -40,6 +40,7 @@ from hwmodels.work import (
     Work,
 )
 from sim.compiled import compiled
+from sim.errors import SimulationError
 from sim.graph import Index, IntArray, Op, Phase, StepGraph
 from sim.pieces import Pieces, whole
 from sim.setup import Setup
@@ -77,7 +78,8 @@ class RandomStream(Enum):
     OTHER_KERNELS = "other kernels"
     VERIFY_LINK = "verify link"
     OTHER_LINK = "other link"
-    LAUNCH = "launch"
+    GRAPH_LAUNCHES = "graph launches"
+    EAGER_LAUNCHES = "eager launches"
     HOST = "host"
     MACHINE = "machine"
 
@@ -101,17 +103,19 @@ def family_of(work: Work) -> Family:
             assert_never(work)
 
 
-HOST_STREAMS = (RandomStream.LAUNCH, RandomStream.HOST)
+HOST_STREAMS = (RandomStream.GRAPH_LAUNCHES, RandomStream.EAGER_LAUNCHES, RandomStream.HOST)
 
 
 def stream_of(op: Op) -> RandomStream:
     """The stream that a piece beginning with *op* draws from."""
     verify = op.phase is Phase.VERIFY
+    if isinstance(op.work, EagerLaunch):
+        return RandomStream.EAGER_LAUNCHES
     match family_of(op.work):
         case Family.LINK:
             return RandomStream.VERIFY_LINK if verify else RandomStream.OTHER_LINK
         case Family.LAUNCH:
-            return RandomStream.LAUNCH
+            return RandomStream.GRAPH_LAUNCHES
         case Family.HOST:
             return RandomStream.HOST
         case _:
@@ -159,6 +163,8 @@ class BaseTimes:
 
     def _attention(self, contexts: IntArray) -> Array:
         rows = contexts - self._first
+        if rows.min() < 0:
+            raise SimulationError(f"a context of {contexts.min()} lies before the start, {self._first}")
         missing = 1 + int(rows.max()) - len(self._known)
         if missing > 0:
             grown = np.full((missing + len(self._known), len(self._grow)), np.nan)
@@ -184,7 +190,6 @@ class Stretch(NamedTuple):
     collectives: int
     """How many the step has had before."""
     stream: RandomStream
-    eager_launches: bool
 
 
 class _Columns(NamedTuple):
@@ -252,7 +257,7 @@ def stretches(graph: StepGraph) -> list[Stretch]:
         if len(op.lanes) > 1:
             collectives += 1
         device = graph.lanes[op.lanes[0]].device
-        found.append(Stretch(device, collectives, stream_of(op), isinstance(op.work, EagerLaunch)))
+        found.append(Stretch(device, collectives, stream_of(op)))
     return found
 
 

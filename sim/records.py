@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sim.graph import IntArray, Lane
 
 
@@ -93,7 +96,7 @@ class Experiment:
 
     lanes: tuple[Lane, ...]
     runs: tuple[RunResult, ...]
-    lengths: IntArray
+    lengths: NDArray[np.int16]
     """Of all steps, run after run."""
     step_ns: IntArray
     """Of all steps, run after run."""

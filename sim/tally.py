@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.errors import SimulationError
 from sim.graph import IntArray, Lane
@@ -10,7 +13,21 @@ from sim.records import Experiment, Run, RunResult
 
 RUNS_IN_FULL = 32
 """Runs whose every step is kept; the others leave a line and their share of the sums."""
-PER_STEP = ("component_ns", "phase_ns", "source_ns", "busy_ns")
+
+
+class _Row(NamedTuple):
+    """What stays of one run."""
+
+    result: RunResult
+    lengths: NDArray[np.int16]
+    step_ns: IntArray
+    component_ns: IntArray
+    phase_ns: IntArray
+    source_ns: IntArray
+    busy_ns: IntArray
+    collective_wait_ns: int
+    collective_transfer_ns: int
+    in_full: Run | None
 
 
 class Tally:
@@ -18,46 +35,44 @@ class Tally:
 
     def __init__(self, lanes: tuple[Lane, ...]) -> None:
         self._lanes = lanes
-        self._runs: list[RunResult] = []
-        self._lengths: list[IntArray] = []
-        self._step_ns: list[IntArray] = []
-        self._sums: dict[str, IntArray] = {}
-        self._wait_ns = 0
-        self._transfer_ns = 0
-        self._in_full: list[Run] = []
+        self._rows: list[_Row] = []
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self._rows)
 
     def add(self, run: Run) -> None:
-        """Take in *run*."""
+        """Take in *run*, in one move: an interrupt leaves it counted everywhere or nowhere."""
         steps = run.steps
-        self._lengths.append(steps.lengths.astype(np.int16))
-        self._step_ns.append(steps.step_ns)
-        for name in PER_STEP:
-            total = getattr(steps, name).sum(axis=0)
-            self._sums[name] = total if name not in self._sums else self._sums[name] + total
-        self._wait_ns += int(steps.collective_wait_ns.sum())
-        self._transfer_ns += int(steps.collective_transfer_ns.sum())
-        if len(self._in_full) < RUNS_IN_FULL:
-            self._in_full.append(run)
-        # Last, so that an interrupt in between leaves this run uncounted everywhere that matters.
-        self._runs.append(run.result)
+        self._rows.append(
+            _Row(
+                run.result,
+                steps.lengths.astype(np.int16),
+                steps.step_ns,
+                steps.component_ns.sum(axis=0),
+                steps.phase_ns.sum(axis=0),
+                steps.source_ns.sum(axis=0),
+                steps.busy_ns.sum(axis=0),
+                int(steps.collective_wait_ns.sum()),
+                int(steps.collective_transfer_ns.sum()),
+                run if len(self._rows) < RUNS_IN_FULL else None,
+            )
+        )
 
     def experiment(self) -> Experiment:
         """The Experiment so far; SimulationError before the first run."""
-        if not self._runs:
+        rows = self._rows
+        if not rows:
             raise SimulationError("an experiment needs a run")
         return Experiment(
             lanes=self._lanes,
-            runs=tuple(self._runs),
-            lengths=np.concatenate(self._lengths),
-            step_ns=np.concatenate(self._step_ns),
-            component_ns=self._sums["component_ns"],
-            phase_ns=self._sums["phase_ns"],
-            source_ns=self._sums["source_ns"],
-            busy_ns=self._sums["busy_ns"],
-            collective_wait_ns=self._wait_ns,
-            collective_transfer_ns=self._transfer_ns,
-            in_full=tuple(self._in_full),
+            runs=tuple(row.result for row in rows),
+            lengths=np.concatenate([row.lengths for row in rows]),
+            step_ns=np.concatenate([row.step_ns for row in rows]),
+            component_ns=np.sum([row.component_ns for row in rows], axis=0),
+            phase_ns=np.sum([row.phase_ns for row in rows], axis=0),
+            source_ns=np.sum([row.source_ns for row in rows], axis=0),
+            busy_ns=np.sum([row.busy_ns for row in rows], axis=0),
+            collective_wait_ns=sum(row.collective_wait_ns for row in rows),
+            collective_transfer_ns=sum(row.collective_transfer_ns for row in rows),
+            in_full=tuple(row.in_full for row in rows if row.in_full is not None),
         )

@@ -55,7 +55,7 @@ def test_json_is_one_object_with_stable_keys(folder: Path) -> None:
     assert found["sources"].keys() == {"MEASURED", "FITTED", "SCALED", "DATASHEET", "ASSUMED"}
     assert sum(found["sources"].values()) == pytest.approx(1)
     assert found["anchor"] is None
-    assert (found["runs"], found["seed"], found["engine"]) == (5, 1, "simpy")
+    assert (found["runs"], found["seed"], found["engine"]) == (5, 1, "batch")
     assert json.loads((folder / "results/small/summary.json").read_text()) == found
 
 
@@ -173,6 +173,31 @@ def test_a_terminal_without_block_characters_gets_a_report_all_the_same(folder: 
     assert "throughput" in done.stdout
 
 
+def test_the_batch_engine_is_checked_on_simpy_and_says_so(folder: Path) -> None:
+    found = json.loads((sim("run", "small.yaml", "--json", cwd=folder)).stdout)
+    replayed = found["replayed_on_simpy"]
+    assert replayed["runs"] == 2
+    assert replayed["steps"] > 2
+    assert replayed["pieces"] > replayed["steps"]
+    assert replayed["ops"] > replayed["kernel_steps"] > 0
+    report = (folder / "results/small/report.txt").read_text()
+    assert f"Checked on SimPy: 2 runs again ({replayed['steps']:,} steps" in report
+
+
+def test_all_runs_on_simpy_give_the_same_answer(folder: Path) -> None:
+    by_batch = json.loads(sim("run", "small.yaml", "--json", cwd=folder).stdout)
+    by_simpy = json.loads(sim("run", "small.yaml", "--json", "--engine", "simpy", cwd=folder).stdout)
+    assert by_simpy.pop("engine") == "simpy"
+    assert by_simpy.pop("replayed_on_simpy") is None
+    assert by_simpy == {k: v for k, v in by_batch.items() if k not in ("engine", "replayed_on_simpy")}
+
+
+def test_schema_of_a_sweep_is_the_committed_file(folder: Path) -> None:
+    printed = sim("schema", "--sweep", cwd=folder).stdout
+    assert printed == (ROOT / "scenarios/sweeps/sweep.schema.json").read_text()
+    assert json.loads(printed)["properties"].keys() == {"question", "scenario", "set", "axes", "runs", "seed"}
+
+
 def test_schema_is_the_committed_file(folder: Path) -> None:
     printed = sim("schema", cwd=folder).stdout
     assert printed == (ROOT / "scenarios/scenario.schema.json").read_text()
@@ -197,7 +222,9 @@ def test_estimate_prints_both_sides(folder: Path) -> None:
     assert found["verify_tokens"] == 9
 
 
-@pytest.mark.parametrize("command", [(), ("run",), ("estimate",), ("bench",), ("schema",), ("hardware",)])
+@pytest.mark.parametrize(
+    "command", [(), ("run",), ("sweep",), ("estimate",), ("bench",), ("schema",), ("hardware",)]
+)
 def test_every_command_has_help(folder: Path, command: tuple[str, ...]) -> None:
     done = sim(*command, "--help", cwd=folder)
     assert done.returncode == 0

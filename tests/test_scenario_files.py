@@ -237,7 +237,7 @@ def test_extends_merges_and_null_takes_away(tmp_path: Path) -> None:
     base, child = load(tmp_path / "base.yaml"), load(tmp_path / "child.yaml")
     assert child.tree.budget == 5
     assert child.drafter == base.drafter
-    assert (base.runs, child.runs) == (5, 32)
+    assert (base.runs, child.runs) == (5, 256)
 
 
 def test_question_anchor_and_assumptions_are_not_inherited(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -57,7 +56,7 @@ def _become_worker() -> None:
 
 def _die_with(sentinel: int) -> None:
     wait([sentinel])
-    os._exit(1)
+    signal.raise_signal(signal.SIGTERM)
 
 
 @contextmanager

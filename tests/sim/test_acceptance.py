@@ -11,6 +11,7 @@ from builders import scenario_with
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from sim import acceptance
 from sim.acceptance import (
     AcceptanceModel,
     acceptance_model,
@@ -79,6 +80,32 @@ def test_draws_depend_on_the_generator_and_nothing_else(model: AcceptanceModel, 
     first = sample(model, 200, seed)
     sample(model, 50, seed + 1)
     assert sample(model, 200, seed).tolist() == first.tolist()
+
+
+@given(models, st.integers(1, 400), SEEDS)
+def test_lengths_are_those_drawn_one_at_a_time(model: AcceptanceModel, tokens: int, seed: int) -> None:
+    one_at_a_time = oracle.lengths(model, np.random.default_rng(seed), tokens)
+    assert sample(model, tokens, seed).tolist() == one_at_a_time
+
+
+@given(models, st.integers(1, 400), SEEDS, st.integers(1, 500))
+def test_how_far_is_drawn_ahead_changes_nothing(
+    model: AcceptanceModel, tokens: int, seed: int, ahead: int
+) -> None:
+    usual = sample(model, tokens, seed).tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(acceptance, "DRAW_AHEAD", ahead)
+        assert sample(model, tokens, seed).tolist() == usual
+
+
+@pytest.mark.parametrize("correlation", [0.5, 0.9])
+def test_steps_correlate_across_the_ends_of_blocks_as_inside_them(correlation: float) -> None:
+    model = AcceptanceModel((0.819,) * 7, step_correlation=correlation)
+    lengths, block = sample(model, 600_000), acceptance.DRAW_AHEAD
+    last, first = lengths[block - 1 :: block], lengths[block::block]
+    shared = min(len(last), len(first))
+    across = np.corrcoef(last[:shared], first[:shared])[0, 1]
+    assert across == pytest.approx(lag_1(lengths), abs=5 / np.sqrt(shared))
 
 
 @given(models, st.integers(1, 100), SEEDS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from strategies import graph_of, graphs, lanes, plain_op
 
 from hwmodels.work import Elementwise
-from sim.graph import Component, GraphBuilder, Lane, Op, Phase, StepGraph
+from sim.graph import Component, GraphBuilder, Lane, Op, Phase, Ragged, StepGraph
 
 FIRST = plain_op((0,))
 REFUSED = {
@@ -46,6 +48,20 @@ def test_predecessors_are_dependencies_and_the_op_before_on_each_lane(graph: Ste
 def test_predecessors_name_dependencies_first() -> None:
     graph = graph_of(((0,), ()), ((1,), ()), ((0,), (1,)))
     assert graph.predecessors[2] == (1, 0)
+
+
+@given(graphs())
+def test_held_by_holds_the_predecessors_end_to_end(graph: StepGraph) -> None:
+    first, stop, items = graph.held_by
+    rows = [tuple(items[begin:end].tolist()) for begin, end in zip(first, stop, strict=True)]
+    assert tuple(rows) == graph.predecessors
+    assert {array.dtype for array in graph.held_by} == {np.dtype(np.uint64)}
+
+
+@given(st.lists(st.lists(st.integers(0, 99), max_size=4), max_size=6))
+def test_ragged_rows_come_back_as_they_were(rows: list[list[int]]) -> None:
+    first, stop, items = Ragged.of(rows)
+    assert [items[begin:end].tolist() for begin, end in zip(first, stop, strict=True)] == rows
 
 
 def test_works_are_distinct_and_indexed() -> None:

@@ -16,7 +16,7 @@ from builders import plain_data, small_setup, without_noise
 
 from sim import simulate
 from sim.choices import EngineName
-from sim.fusion import unfused
+from sim.graph import IntArray, StepGraph
 from sim.records import Run, StepRecords
 from sim.setup import Setup
 from sim.simulate import Simulation
@@ -95,6 +95,11 @@ def test_runs_and_seeds_differ() -> None:
     assert len(totals) == 3
 
 
+def test_every_run_and_every_seed_draws_lengths_of_its_own() -> None:
+    runs = [Simulation(reseeded("tree", seed)).run(index) for seed in (1, 2) for index in (0, 1, 2)]
+    assert len({tuple(run.steps.lengths.tolist()) for run in runs}) == 6
+
+
 def test_runs_of_the_same_lengths_still_take_different_times() -> None:
     simulation = Simulation(small_setup("acceptance={length: 5}"))
     first, second = (simulation.run(index).steps for index in (0, 1))
@@ -102,18 +107,14 @@ def test_runs_of_the_same_lengths_still_take_different_times() -> None:
     assert (first.step_ns != second.step_ns).all()
 
 
-@pytest.mark.parametrize("size", [1, 3, 1000])
-def test_the_size_of_a_chunk_never_changes_the_result(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulate, "CHUNK_STEPS", size)
-    again = Simulation(setup("tree")).run(0)
-    assert plain_data(again.steps) == plain_data(first_run("tree").steps)
-
-
 @any_scenario
-def test_fused_and_unfused_runs_leave_the_same_records(name: str) -> None:
-    simulation = Simulation(setup(name))
-    simulation.fusion = unfused(simulation.graph)
-    assert plain_data(simulation.run(0).steps) == plain_data(first_run(name).steps)
+@pytest.mark.parametrize("size", [1, 3, 13, 1000])
+def test_the_size_of_a_chunk_never_changes_the_result(
+    name: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = Simulation(setup(name))
+    monkeypatch.setattr(simulate, "CHUNK_DURATIONS", size * len(again.pieces.graph.ops))
+    assert plain_data(again.run(0).steps) == plain_data(first_run(name).steps)
 
 
 @any_scenario
@@ -121,17 +122,71 @@ def test_the_longest_path_gives_the_same_records_as_the_engine(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(simulate.ENGINES, EngineName.SIMPY, oracle.play)
-    by_oracle = Simulation(setup(name)).run(0)
+    by_oracle = Simulation(setup(name), EngineName.SIMPY).run(0)
     assert plain_data(by_oracle.steps) == plain_data(first_run(name).steps)
 
 
 @any_scenario
-@pytest.mark.parametrize("groups", ["critical_ns", "phase_ns", "source_ns"])
+@pytest.mark.parametrize("groups", ["component_ns", "phase_ns", "source_ns"])
 def test_shares_of_the_critical_path_add_up_to_every_step(name: str, groups: str) -> None:
     steps = first_run(name).steps
-    parts = np.stack(list(getattr(steps, groups).values()))
+    parts = getattr(steps, groups)
     assert (parts >= 0).all()
-    assert parts.sum(axis=0).tolist() == steps.step_ns.tolist()
+    assert parts.sum(axis=1).tolist() == steps.step_ns.tolist()
+
+
+@any_scenario
+def test_a_run_is_its_chunks_played_end_to_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation, steps = Simulation(setup(name)), first_run(name).steps
+    # A duration more does not make a step more.
+    monkeypatch.setattr(simulate, "CHUNK_DURATIONS", 5 * len(simulation.pieces.graph.ops) + 1)
+    chunks = list(simulation.chunks(0))
+    assert [len(chunk.lengths) for chunk in chunks[:-1]] == [5] * (len(chunks) - 1)
+    assert np.concatenate([chunk.lengths for chunk in chunks]).tolist() == steps.lengths.tolist()
+    assert np.concatenate([chunk.contexts for chunk in chunks]).tolist() == steps.contexts.tolist()
+    ends = [oracle.play(simulation.pieces.graph, chunk.durations).max(axis=1) for chunk in chunks]
+    assert np.concatenate(ends).tolist() == steps.step_ns.tolist()
+
+
+def test_a_chunk_is_never_shorter_than_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "CHUNK_DURATIONS", 1)
+    lengths = [len(chunk.lengths) for chunk in Simulation(setup("tree")).chunks(0)]
+    assert lengths == [1] * len(first_run("tree").steps.lengths)
+
+
+@any_scenario
+def test_without_noise_a_piece_takes_its_rounded_mean_time_at_every_context(name: str) -> None:
+    simulation = Simulation(without_noise(setup(name)))
+    chunk = next(simulation.chunks(0))
+    mean = simulation.mean_times(chunk.contexts)
+    assert mean.labels.tolist() == simulation.base.seconds(chunk.contexts).tolist()
+    expected = np.rint(1e9 * mean.kinds[:, simulation.pieces.kind_of])
+    assert np.abs(chunk.durations - expected).max() == 0
+
+
+def test_the_batch_engine_plays_unless_another_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[StepGraph] = []
+
+    def heard(graph: StepGraph, durations: IntArray) -> IntArray:
+        asked.append(graph)
+        return oracle.play(graph, durations)
+
+    monkeypatch.setitem(simulate.ENGINES, EngineName.BATCH, heard)
+    simulation = Simulation(setup("tree"))
+    simulation.run(0)
+    assert asked == [simulation.pieces.graph]
+
+
+@any_scenario
+def test_a_run_in_one_line_is_its_steps_added_up(name: str) -> None:
+    run = first_run(name)
+    result, steps = run.result, run.steps
+    assert (result.index, result.requests) == (run.index, run.requests)
+    assert (result.steps, result.tokens) == (len(steps.lengths), run.tokens)
+    assert result.duration_ns == steps.step_ns.sum()
+    assert result.throughput_tok_s == run.throughput_tok_s
+    assert result.mean_length == pytest.approx(steps.lengths.mean())
+    assert result.mean_step_ns == pytest.approx(steps.step_ns.mean())
 
 
 @any_scenario
@@ -153,9 +208,7 @@ def test_contexts_grow_by_what_was_committed(name: str) -> None:
 def test_every_record_has_one_row_per_step(name: str) -> None:
     steps = first_run(name).steps
     for field in fields(StepRecords):
-        value = getattr(steps, field.name)
-        for array in value.values() if isinstance(value, dict) else [value]:
-            assert len(array) == len(steps.lengths)
+        assert len(getattr(steps, field.name)) == len(steps.lengths)
 
 
 @any_scenario

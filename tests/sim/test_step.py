@@ -38,7 +38,6 @@ from hwmodels.work import (
     StreamContention,
     Work,
 )
-from sim.draws import Noise
 from sim.engine import play
 from sim.graph import Op, Phase, StepGraph
 from sim.setup import LaunchMode, Setup
@@ -376,8 +375,9 @@ def test_a_smaller_drafter_is_never_slower() -> None:
 @any_node
 def test_a_free_drafter_is_an_upper_bound_on_throughput(node: tuple[str, ...]) -> None:
     simulation = Simulation(small_setup(*node))
-    graph = simulation.graph
-    paid = Noise(simulation.setup, graph, 0).durations(simulation.base.seconds([4096] * 5))
+    graph, chunk = simulation.graph, next(simulation.chunks(0))
+    seconds = chunk.mean.labels[:, simulation.pieces.label_of]
+    paid = simulation.pieces.fusion.split(chunk.durations, seconds)
     free = paid.copy()
     free[:, [i for i, op in enumerate(graph.ops) if op.phase is Phase.DRAFT]] = 0
     assert (play(graph, free).max(axis=1) < play(graph, paid).max(axis=1)).all()

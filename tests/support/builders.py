@@ -113,10 +113,4 @@ def attention_of(graph: StepGraph) -> list[MlaAttention]:
 
 def plain_data(records: StepRecords) -> dict[str, Any]:
     """*records* as lists, to compare with ``==``."""
-    return {field.name: _listed(getattr(records, field.name)) for field in fields(records)}
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key.value: array.tolist() for key, array in value.items()}
-    return value.tolist()
+    return {field.name: getattr(records, field.name).tolist() for field in fields(records)}

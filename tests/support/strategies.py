@@ -7,15 +7,32 @@ from enum import Enum
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
-from hwmodels.work import Barrier
+from hwmodels.work import AllReduce, Barrier, Elementwise
+from sim.accounts import MeanTimes
+from sim.fusion import fuse
 from sim.graph import Component, GraphBuilder, IntArray, Lane, Op, Phase, StepGraph
+from sim.pieces import Label, Pieces, whole
 
+FloatArray = NDArray[np.float64]
 Case = tuple[StepGraph, IntArray]
+PiecesCase = tuple[Pieces, MeanTimes, IntArray]
+"""Pieces, mean times of their work, and durations (steps, pieces)."""
 
 MAX_LANES = 8
 MAX_OPS = 25
 MAX_STEPS = 3
+LABELS = [
+    Label(Phase.DRAFT, Component.DRAFTER, Elementwise(8)),
+    Label(Phase.VERIFY, Component.DENSE, Elementwise(8)),
+    Label(Phase.VERIFY, Component.DENSE, Elementwise(16)),
+    Label(Phase.VERIFY, Component.EXPERTS, Elementwise(24)),
+    Label(Phase.ACCEPT, Component.ACCEPTANCE, Elementwise(8)),
+]
+TIED_SECONDS = [0.0, 1e-6, 2e-6]
+LONG_NS = 10**11
+"""Durations drawn up to here hardly ever tie."""
 
 
 class Block(Enum):
@@ -105,6 +122,53 @@ def with_dependency(graph: StepGraph, index: int, dependency: int) -> StepGraph:
     """*graph* where op *index* also waits for *dependency*."""
     changed = graph.ops[index]._replace(after=(*graph.ops[index].after, dependency))
     return StepGraph(graph.lanes, (*graph.ops[:index], changed, *graph.ops[index + 1 :]))
+
+
+@st.composite
+def labelled(draw: st.DrawFn, shapes: st.SearchStrategy[StepGraph]) -> StepGraph:
+    """A graph of *shapes* whose ops do different things; those on several lanes are AllReduces."""
+    graph = draw(shapes)
+    chosen = draw(st.lists(st.sampled_from(LABELS), min_size=len(graph.ops), max_size=len(graph.ops)))
+    return StepGraph(graph.lanes, tuple(map(with_label, graph.ops, chosen)))
+
+
+def with_label(op: Op, label: Label) -> Op:
+    """*op* booked under *label*, or as an AllReduce."""
+    if len(op.lanes) > 1:
+        return op._replace(component=Component.ALLREDUCE, work=AllReduce(1024, len(op.lanes)))
+    return op._replace(phase=label.phase, component=label.component, work=label.work)
+
+
+def labelled_graphs() -> st.SearchStrategy[StepGraph]:
+    """Any small graph, and programs of several ranks, of ops that do different things."""
+    return labelled(graphs(min_ops=1)) | labelled(rank_graphs()) | labelled(tangled_rank_graphs())
+
+
+@st.composite
+def tied_pieces(draw: st.DrawFn) -> PiecesCase:
+    """Pieces whose times are small, so that many are zero and many ends tie."""
+    pieces = Pieces(fuse(draw(labelled_graphs())))
+    shape = (draw(st.integers(1, MAX_STEPS)), len(pieces.labels))
+    mean = mean_times(pieces, draw(hnp.arrays(float, shape, elements=st.sampled_from(TIED_SECONDS))))
+    short = hnp.arrays(np.int64, (shape[0], len(pieces.graph.ops)), elements=st.integers(0, 9))
+    return pieces, mean, np.where(mean.kinds[:, pieces.kind_of] > 0, draw(short), 0)
+
+
+@st.composite
+def untied_pieces(draw: st.DrawFn, shapes: st.SearchStrategy[StepGraph] | None = None) -> PiecesCase:
+    """Pieces of which no two end at the same moment, but for those that take no time."""
+    pieces = Pieces(fuse(draw(shapes if shapes is not None else labelled_graphs())))
+    luck, steps = np.random.default_rng(draw(st.integers(0, 2**32))), draw(st.integers(1, MAX_STEPS))
+    takes_time = draw(hnp.arrays(bool, len(pieces.labels)))
+    mean = mean_times(pieces, takes_time * luck.uniform(1e-6, 1e-4, (steps, len(pieces.labels))))
+    long = luck.integers(LONG_NS // 100, LONG_NS, (steps, len(pieces.graph.ops)))
+    return pieces, mean, np.where(mean.kinds[:, pieces.kind_of] > 0, long, 0)
+
+
+def mean_times(pieces: Pieces, label_seconds: FloatArray) -> MeanTimes:
+    """The mean times of *pieces*, from those of their work (steps, labels)."""
+    parts = pieces.part_times(label_seconds)
+    return MeanTimes(label_seconds, parts, whole(parts, parts))
 
 
 def add_block(builder: GraphBuilder, block: Block, ranks: int, size: int) -> None:
