@@ -6,7 +6,7 @@ import atexit
 import json
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -129,8 +129,8 @@ def scripted(
         def submit(_: Any, task: Task) -> Future[Outcome]:
             if state.broken:
                 raise BrokenProcessPool("died before")
-            future: Any = Future()
-            future.task, future.pool = task, state
+            future: Future[Outcome] = Future()
+            vars(future).update(task=task, pool=state)
             return future
 
         executor: Any = SimpleNamespace(submit=submit)
@@ -182,7 +182,7 @@ def cell_result(tok_s: Sequence[float], **summary: Any) -> CellResult:
     return CellResult(template().summary | told | summary, runs, 16)
 
 
-def result_with(plan: Plan, tok_s: dict[int, Sequence[float]]) -> SweepResult:
+def result_with(plan: Plan, tok_s: Mapping[int, Sequence[float]]) -> SweepResult:
     """*plan* where cells reached *tok_s* in their runs; cells that it does not name failed."""
     results = {index: json.dumps(cell_result(values)._asdict()) for index, values in tok_s.items()}
     errors = {cell.index: f"cell {cell.index} fell over" for cell in plan.cells if cell.index not in tok_s}
