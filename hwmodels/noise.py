@@ -35,26 +35,28 @@ def log_deviation(skew: ArrayLike) -> Array:
 
 
 class Factors(NamedTuple):
-    """Noise factors ``floor + scale * exp(shape * z)`` of standard normals z."""
+    """Noise factors ``floor + scale * exp(log_sd * z)`` of standard normals z."""
 
-    shape: Array
+    log_sd: Array
     floor: Array
     scale: Array
 
 
-def factors(cv: ArrayLike, shape: ArrayLike = SHAPE) -> Factors:
-    """Factors of mean 1 and standard deviation *cv*, skewed as *shape* says.
+def factors(cv: ArrayLike, log_sd: ArrayLike = SHAPE) -> Factors:
+    """Factors of mean 1 and standard deviation *cv*, skewed as *log_sd* says.
 
-    ValueError where a factor could be negative.
+    ValueError where a factor could be negative. Sums of single executions never are: by
+    Cauchy-Schwarz their *cv* is small enough for the skewness they keep.
     """
-    cv, shape = np.asarray(cv, dtype=float), np.asarray(shape, dtype=float)
-    w = np.exp(np.square(shape))
+    cv, log_sd = np.asarray(cv, dtype=float), np.asarray(log_sd, dtype=float)
+    w = np.exp(np.square(log_sd))
     mean, sd = np.sqrt(w), np.sqrt((w - 1) * w)
     scale = cv / sd
     floor = 1.0 - scale * mean
     if not (np.all(cv >= 0) and np.all(floor >= -1e-9)):
-        raise ValueError(f"cv must lie in [0, sd / mean of the lognormal] (at most {MAX_CV:.3f}), got {cv}")
-    return Factors(shape, floor, scale)
+        most = np.min(sd / mean)
+        raise ValueError(f"cv must lie in [0, {most:.3f}] for this skewness, got {cv}")
+    return Factors(log_sd, floor, scale)
 
 
 MAX_CV = float(np.sqrt(np.exp(SHAPE**2) - 1))
@@ -67,4 +69,4 @@ def lognormal_factor(generator: np.random.Generator, shape: tuple[int, ...], cv:
     The same normals are consumed whatever *cv* is; ValueError outside [0, MAX_CV].
     """
     made = factors(cv)
-    return np.asarray(made.floor + made.scale * np.exp(made.shape * generator.standard_normal(shape)))
+    return np.asarray(made.floor + made.scale * np.exp(made.log_sd * generator.standard_normal(shape)))

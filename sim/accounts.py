@@ -1,7 +1,7 @@
 """Where the time of played steps went, from when their pieces ended.
 
-A piece's time is divided among its work as the mean times are. Divisions are rounded
-so that nothing is lost: the parts of a step add up to the step, in whole nanoseconds.
+The critical path and the time that lanes are held are found piece by piece and then
+divided among the work in the pieces (``Pieces.book``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +18,11 @@ from hwmodels.work import AllReduce
 from sim.compiled import compiled
 from sim.critical import critical_time
 from sim.graph import Component, Index, IntArray, Phase, Ragged, StepGraph
+from sim.means import MeanTimes
 from sim.pieces import Part, Pieces
 from sim.records import StepRecords
 
 Array = NDArray[np.float64]
-
-
-class MeanTimes(NamedTuple):
-    """Mean seconds at each step's context."""
-
-    labels: Array
-    """(steps, labels)"""
-    parts: Array
-    """(steps, kinds, parts)"""
-    kinds: Array
-    """(steps, kinds)"""
 
 
 class Accounts:
@@ -55,23 +44,18 @@ class Accounts:
     ) -> StepRecords:
         """The records of steps whose pieces took *durations* and ended at *end* (steps, pieces)."""
         pieces = self._pieces
-        on_path = critical_time(pieces.graph, durations, end, pieces.kind_of, pieces.kinds)
+        on_path = critical_time(pieces.graph, durations, end, pieces.kind_of, pieces.kind_count)
         return StepRecords(
             lengths=lengths,
             contexts=contexts,
             step_ns=end.max(axis=1),
-            component_ns=self._booked(on_path, mean, self._components, len(Component)),
-            phase_ns=self._booked(on_path, mean, self._phases, len(Phase)),
-            source_ns=self._booked(on_path, mean, self._sources, len(Source)),
+            component_ns=pieces.book(on_path, mean, self._components, len(Component)),
+            phase_ns=pieces.book(on_path, mean, self._phases, len(Phase)),
+            source_ns=pieces.book(on_path, mean, self._sources, len(Source)),
             busy_ns=self._holders.busy(mean, durations),
-            collective_wait_ns=_wait(*self._arrivals, end),
-            collective_transfer_ns=durations[:, self._collectives].sum(axis=1),
+            allreduce_wait_ns=_wait(*self._arrivals, end),
+            allreduce_transfer_ns=durations[:, self._collectives].sum(axis=1),
         )
-
-    def _booked(self, on_path: IntArray, mean: MeanTimes, group_of: IntArray, groups: int) -> IntArray:
-        booked = np.empty((len(on_path), groups), dtype=np.int64)
-        _book(*self._pieces.terms, mean.labels, mean.parts, mean.kinds, on_path, group_of, booked)
-        return booked
 
 
 class _Holders:
@@ -94,7 +78,7 @@ class _Holders:
         held = np.zeros((len(durations), self._groups), dtype=np.int64)
         _add_up(self._group_of, durations, held)
         busy = np.empty((len(durations), self._lanes), dtype=np.int64)
-        _hold(self._group, self._kind, self._part, self._lane, mean.parts, mean.kinds, held, busy)
+        _hold(self._group, self._kind, self._part, self._lane, mean.part_s, mean.kind_s, held, busy)
         return busy
 
 
@@ -165,48 +149,16 @@ def _hold(
     kind: IntArray,
     part: IntArray,
     lane: IntArray,
-    parts: Array,
-    kinds: Array,
+    part_s: Array,
+    kind_s: Array,
     held: IntArray,
     busy: IntArray,
 ) -> None:
     for step in range(len(held)):
         total = np.zeros(busy.shape[1])
         for term in range(len(group)):
-            mean = kinds[step, kind[term]]
+            mean = kind_s[step, kind[term]]
             if mean > 0:
-                total[lane[term]] += held[step, group[term]] * (parts[step, kind[term], part[term]] / mean)
+                total[lane[term]] += held[step, group[term]] * (part_s[step, kind[term], part[term]] / mean)
         for at in range(len(total)):
             busy[step, at] = np.rint(total[at])
-
-
-@compiled
-def _book(
-    kind: IntArray,
-    part: IntArray,
-    label: IntArray,
-    count: IntArray,
-    labels: Array,
-    parts: Array,
-    kinds: Array,
-    on_path: IntArray,
-    group_of: IntArray,
-    booked: IntArray,
-) -> None:
-    main, side = 1, 2
-    for step in range(len(on_path)):
-        amount = np.zeros(booked.shape[1])
-        for term in range(len(kind)):
-            at = kind[term]
-            time = on_path[step, at]
-            main_counts = parts[step, at, main] >= parts[step, at, side]
-            beside = (part[term] == side and main_counts) or (part[term] == main and not main_counts)
-            if time > 0 and not beside:
-                mean = count[term] * labels[step, label[term]]
-                amount[group_of[label[term]]] += time * (mean / kinds[step, at])
-        total, before = 0.0, 0
-        for group in range(len(amount)):
-            total += amount[group]
-            up_to = int(np.rint(total))
-            booked[step, group] = up_to - before
-            before = up_to

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
+from hwmodels.work import EagerLaunch, GraphLaunch
 from sim.choices import EngineName
 from sim.graph import StepGraph
 from sim.records import Experiment
 from sim.replay import WHOLE_RUNS, Replay, replay
 from sim.scenario import Anchor
-from sim.setup import Setup
+from sim.setup import LaunchMode, Setup
 from sim.simulate import Listener, Simulation, play
 from sim.statistics import Spread, Summary, spread, summarise
 from sim.tally import Tally
+
+
+class Stage(Enum):
+    """The stages of an answer, as an interrupt meets them."""
+
+    RUNS = "runs"
+    RANGE = "range of mean acceptance lengths"
+    REPLAY = "check on SimPy"
 
 
 @dataclass(frozen=True)
@@ -52,8 +62,8 @@ class Answer:
     """Changes to the scenario file that were asked for on the command line."""
     replayed: Replay | None
     """Runs played again on SimPy; None where they were played there anyway, or it was interrupted."""
-    interrupted: bool
-    """True where the user stopped it: fewer runs than asked for, the rest intact."""
+    interrupted: Stage | None
+    """What the user cut short; all that is there is intact."""
 
 
 def answer(
@@ -69,21 +79,23 @@ def answer(
     played; before that it goes through to the caller.
     """
     simulation = Simulation(setup, engine)
-    ends: list[RangeEnd] = []
     tally = Tally(simulation.graph.lanes)
-    replayed = None
-    interrupted = False
+    ends: list[RangeEnd] = []
+    replayed, cut = None, Stage.RUNS
     try:
         for run in play(simulation, setup.scenario.runs, listeners):
             tally.add(run)
+        cut = Stage.RANGE
         for mean_length in setup.scenario.acceptance.mean_length_range or ():
-            ends.append(_range_end(setup, mean_length, listeners))
+            ends.append(_range_end(setup, engine, mean_length, listeners))
+        cut = Stage.REPLAY
         if engine is EngineName.BATCH:
-            replayed = replay(simulation, min(WHOLE_RUNS, setup.scenario.runs))
+            replayed = replay(simulation, tally.experiment().in_full[:WHOLE_RUNS])
+        interrupted = None
     except KeyboardInterrupt:
         if not tally:
             raise
-        interrupted = True
+        interrupted = cut
     experiment = tally.experiment()
     summary = summarise(experiment)
     return Answer(
@@ -106,9 +118,11 @@ def total_runs(setup: Setup) -> int:
     return setup.scenario.runs * (1 + len(ends))
 
 
-def _range_end(setup: Setup, mean_length: float, listeners: tuple[Listener, ...]) -> RangeEnd:
+def _range_end(
+    setup: Setup, engine: EngineName, mean_length: float, listeners: tuple[Listener, ...]
+) -> RangeEnd:
     """The same runs, with the same luck, at another mean length."""
-    simulation = Simulation(setup, mean_length=mean_length)
+    simulation = Simulation(setup, engine, mean_length)
     throughput = [run.throughput_tok_s for run in play(simulation, setup.scenario.runs, listeners)]
     return RangeEnd(mean_length, spread(throughput, throughput))
 
@@ -128,3 +142,12 @@ def compare(anchor: Anchor | None, summary: Summary) -> Comparison | None:
         published_step_ms=published_step,
         unexplained_ms=None if published_step is None else published_step - summary.step_time_ms.mean,
     )
+
+
+def launch_counts(answer: Answer) -> tuple[int, int]:
+    """Kernels of the largest graph of a step, and kernels launched one by one."""
+    works = [op.work for op in answer.graph.ops]
+    graphs = [work.nodes for work in works if isinstance(work, GraphLaunch)]
+    eager = [work.kernels for work in works if isinstance(work, EagerLaunch)]
+    eager_verify = answer.setup.verify_launch is LaunchMode.EAGER
+    return (0 if eager_verify else max(graphs, default=0)), sum(eager)

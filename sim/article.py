@@ -19,10 +19,10 @@ from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import NS_PER_SECOND
 from hwmodels.work import DType, GroupedExperts, experts_touched
-from sim.draws import BaseTimes
 from sim.engine import play
 from sim.fusion import fuse
 from sim.graph import Component
+from sim.means import BaseTimes
 from sim.pieces import Pieces
 from sim.setup import Setup
 from sim.statistics import NS_PER_MS

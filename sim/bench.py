@@ -12,7 +12,6 @@ import simpy
 
 from sim import engine
 from sim.choices import EngineName
-from sim.draws import NORMALS_PER_RUN, OTHER_VALUES_PER_STEP
 from sim.setup import Setup
 from sim.simulate import CHUNK_DURATIONS, Simulation
 
@@ -34,10 +33,11 @@ class Benchmark:
     """One bare SimPy process yielding ``env.timeout`` in a loop."""
     simpy_steps_per_s: float
     simpy_ops_per_s: float
+    """Ops of those steps; SimPy plays them as fewer pieces."""
     batch_steps_per_s: float
     random_values_per_s: float
     """Standard normals drawn by numpy into memory that is there already."""
-    values_per_step: float
+    values_per_step: int
     """Random values that a step of a run consumes."""
     timeouts_per_step: float
     """What one step on the SimPy engine costs in bare timeouts."""
@@ -62,8 +62,8 @@ def benchmark(setup: Setup) -> Benchmark:
     """Measure both engines on *setup* against bare SimPy and bare numpy."""
     by_simpy, by_batch = (Simulation(setup, name) for name in (EngineName.SIMPY, EngineName.BATCH))
     ops, pieces = len(by_simpy.graph.ops), len(by_simpy.pieces.graph.ops)
-    steps = _steps(by_batch, BATCH_RUNS)
-    values = by_batch.values_per_step + OTHER_VALUES_PER_STEP + NORMALS_PER_RUN * BATCH_RUNS / steps
+    _steps(by_batch, 1)
+    values = by_batch.values_per_step
     rounds = [_round(by_simpy, by_batch) for _ in range(ROUNDS)]
     return Benchmark(
         simpy_timeouts_per_s=median(r.timeouts_per_s for r in rounds),

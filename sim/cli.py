@@ -18,8 +18,6 @@ import typer
 from sim.choices import EngineName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sim.setup import Setup
     from sim.sweeps.conduct import Pool
 
@@ -77,7 +75,7 @@ def run(
     set_: SetOption = None,
 ) -> None:
     """Simulate whole decode runs of a scenario and report the distribution of throughput."""
-    from sim import output, report
+    from sim import files, output, report
     from sim.answer import answer, total_runs
 
     overrides = [*(set_ or [])]
@@ -85,7 +83,7 @@ def run(
     overrides += [f"seed={seed}"] if seed is not None else []
     path, setup = _load(scenario, overrides)
     folder = (out or Path("results/changed" if overrides else "results")) / path.stem
-    output.prepare(folder)
+    files.prepare(folder)
     try:
         with _progress(total_runs(setup), hidden=quiet or as_json) as advance:
             result = answer(setup, engine, (lambda _: advance(),), tuple(overrides))
@@ -95,13 +93,13 @@ def run(
     text = report.lines(result)
     output.write(result, text, folder)
     if as_json:
-        print(output.as_json(output.summary_object(result)))
+        print(files.as_json(output.summary_object(result)))
     elif not quiet:
         print("\n".join(text))
         print(
             f"\nWritten to {folder}/: summary.json, report.txt, runs.csv, steps.csv, costs.csv, scenario.json"
         )
-    if result.interrupted:
+    if result.interrupted is not None:
         raise typer.Exit(EXIT_INTERRUPTED)
 
 
@@ -144,11 +142,11 @@ def sweep(
     Finished cells are kept at once: after Ctrl-C, a crash or a power cut, --resume goes on.
     Exit code 3 says that some cells failed; they are listed, and the others are complete.
     """
-    from sim import output
+    from sim import files
     from sim.scenario import parse_override
     from sim.sweeps import report
     from sim.sweeps.plan import from_target
-    from sim.sweeps.run import Stored
+    from sim.sweeps.run import IfStored
     from sim.sweeps.run import sweep as run_sweep
 
     if resume and restart:
@@ -160,20 +158,22 @@ def sweep(
     changes += [("seed", seed, "--seed")] if seed is not None else []
     plan = from_target(target, axis or [], changes)
     folder = (out or Path("results/sweeps")) / plan.name
-    stored = Stored.RESUME if resume else Stored.RESTART if restart else Stored.REFUSE
+    if_stored = IfStored.RESUME if resume else IfStored.RESTART if restart else IfStored.REFUSE
     try:
         with _progress(len(plan.cells), quiet or as_json, "cells") as advance:
-            result = run_sweep(plan, folder, stored, _pool(workers, cluster), advance)
+            result = run_sweep(plan, folder, if_stored, _pool(workers, cluster), advance)
     except KeyboardInterrupt:
         print(f"interrupted; finished cells are in {folder}/, --resume goes on", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
-        print(output.as_json(report.as_object(result)))
+        print(files.as_json(report.as_object(result)))
     elif not quiet:
         print("\n".join(report.lines(result)))
         print(
             f"\nWritten to {folder}/: cells.csv and .parquet, runs.parquet, sweep.json, report.txt, pictures"
         )
+        if result.reused:
+            print(f"{result.reused:,} of the cells were there from before.")
     if result.errors:
         raise typer.Exit(EXIT_CELLS_FAILED)
 
@@ -184,22 +184,27 @@ def _pool(workers: int | None, cluster: str | None) -> Pool:
 
     if cluster is not None:
         return lambda: executors.cluster(cluster)
-    count = (
-        workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    count = workers or _cores()
     return lambda: executors.processes(count)
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @app.command()
 def estimate(scenario: ScenarioArgument, as_json: JsonOption = False, set_: SetOption = None) -> None:
     """Show the articles' closed-form estimate beside the same lines from measured tables."""
-    from sim import listing, output
+    from sim import files, listing
     from sim.article import closed_form
 
     _, setup = _load(scenario, set_ or [])
     form = closed_form(setup)
     print(
-        output.as_json(listing.closed_form_object(form))
+        files.as_json(listing.closed_form_object(form))
         if as_json
         else "\n".join(listing.closed_form_lines(form))
     )
@@ -210,10 +215,10 @@ def schema(
     sweep: Annotated[bool, typer.Option("--sweep", help="Of a sweep file instead.")] = False,
 ) -> None:
     """Print the JSON Schema of a scenario file, for editors."""
-    from sim import output, scenario
+    from sim import files, scenario
     from sim.sweeps import plan
 
-    print(output.as_json(plan.schema() if sweep else scenario.schema()))
+    print(files.as_json(plan.schema() if sweep else scenario.schema()))
 
 
 @app.command()
@@ -223,12 +228,12 @@ def bench(
     """Measure the simulator's own speed against bare SimPy, in one run."""
     from dataclasses import asdict
 
-    from sim import listing, output
+    from sim import files, listing
     from sim.bench import benchmark
 
     _, setup = _load(scenario, set_ or [])
     result = benchmark(setup)
-    print(output.as_json(asdict(result)) if as_json else "\n".join(listing.benchmark_lines(result)))
+    print(files.as_json(asdict(result)) if as_json else "\n".join(listing.benchmark_lines(result)))
 
 
 @hardware.command("list")

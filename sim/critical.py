@@ -19,7 +19,7 @@ EXPLAINED = -1
 def critical_time(
     graph: StepGraph, durations: IntArray, end: IntArray, group_of: Index, groups: int
 ) -> IntArray:
-    """(steps, groups) time of the ops of each group (*group_of* op) on each step's critical path.
+    """(steps, groups) ns of the ops of each group (*group_of* op) on each step's critical path.
 
     Where several predecessors ended at the same moment the first one counts:
     dependencies before lane order, so ties go to the cause that the program names.
@@ -57,4 +57,4 @@ def _walk_back(
             if at == behind:
                 return np.int64(op)
             op = items[at]
-    return np.int64(-1)
+    return np.int64(EXPLAINED)

@@ -2,7 +2,8 @@
 
 What a device does between two collectives shares one draw, with the deviation and
 skewness that the independent noise of its ops adds up to: single kernels even out, and
-the wait at the collective stays what it was. Streams are named by run and purpose, so
+the wait at the collective stays what it was. (Kernels launched one by one also wait for
+their launches in between; there this is an approximation.) Streams are named by run and purpose, so
 two scenarios meet the same luck as long as their steps have equally many such stretches.
 Every noise factor has mean 1, except stalls, which only add; a step still takes longer
 than its mean parts, because collectives wait for the slowest rank.
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from hwmodels.cost import Machine
-from hwmodels.estimate import NS_PER_SECOND, Source
+from hwmodels.estimate import NS_PER_SECOND
 from hwmodels.noise import SHAPE, Factors, factors, log_deviation, skewness
 from hwmodels.work import (
     AllGather,
@@ -40,19 +41,15 @@ from hwmodels.work import (
     Work,
 )
 from sim.compiled import compiled
-from sim.errors import SimulationError
 from sim.graph import Index, IntArray, Op, Phase, StepGraph
-from sim.pieces import Pieces, whole
-from sim.setup import Setup
+from sim.pieces import Pieces, along_piece
 
 Array = NDArray[np.float64]
 
 
 MAX_RANKS = 8
-NORMALS_PER_RUN = MAX_RANKS + 1
-"""Values drawn once a run: the ranks' factors, and the request's offset in acceptance."""
-OTHER_VALUES_PER_STEP = 4
-"""Values drawn per step beside one per stretch: acceptance, drift, and two for stalls."""
+MACHINE_NORMALS = 3
+"""Values a step consumes beside those of its stretches: drift, chance of a stall, its size."""
 NO_RANK = -1
 """Finds the factor 1 behind those of the ranks."""
 FASTEST_RANK_FACTOR = 0.5
@@ -141,54 +138,12 @@ def noise_cv(machine: Machine, family: Family) -> float:
             return machine.gpu.noise.kernel_cv.value
 
 
-class BaseTimes:
-    """Mean duration of every label of *pieces*, as a function of context."""
-
-    def __init__(self, setup: Setup, pieces: Pieces) -> None:
-        self._costs = setup.costs
-        self._labels = pieces.labels
-        works = [label.work for label in pieces.labels]
-        self._grow = [i for i, work in enumerate(works) if isinstance(work, MlaAttention | GqaAttention)]
-        fixed = [0.0 if i in self._grow else setup.costs.estimate(w).seconds for i, w in enumerate(works)]
-        self._fixed = np.array(fixed)
-        # Runs of a scenario meet the same contexts again and again.
-        self._first = setup.scenario.load.context_tokens
-        self._known = np.full((1, len(self._grow)), np.nan)
-
-    def seconds(self, contexts: IntArray) -> Array:
-        """(steps, labels) seconds, attention taken at each step's context."""
-        times = np.tile(self._fixed, (len(contexts), 1))
-        times[:, self._grow] = self._attention(contexts)
-        return times
-
-    def _attention(self, contexts: IntArray) -> Array:
-        rows = contexts - self._first
-        if rows.min() < 0:
-            raise SimulationError(f"a context of {contexts.min()} lies before the start, {self._first}")
-        missing = 1 + int(rows.max()) - len(self._known)
-        if missing > 0:
-            grown = np.full((missing + len(self._known), len(self._grow)), np.nan)
-            self._known = np.concatenate([self._known, grown])
-        for row in rows[np.isnan(self._known[rows]).any(axis=1)].tolist():
-            works = [self._labels[label].work for label in self._grow]
-            self._known[row] = [
-                self._costs.estimate(work.at_context(self._first + row)).seconds
-                for work in works
-                if isinstance(work, MlaAttention | GqaAttention)
-            ]
-        return np.asarray(self._known[rows])
-
-    def sources(self) -> tuple[Source, ...]:
-        """The source of every label's estimate."""
-        return tuple(self._costs.estimate(label.work).source for label in self._labels)
-
-
 class Stretch(NamedTuple):
-    """Pieces that share one draw per step: work of one device between two collectives."""
+    """Pieces that share one draw per step: work of one device between two ops on several lanes."""
 
     device: str
-    collectives: int
-    """How many the step has had before."""
+    rendezvous: int
+    """How many ops on several lanes the step has had before."""
     stream: RandomStream
 
 
@@ -206,7 +161,11 @@ class _Columns(NamedTuple):
 
 
 class NoisePlan:
-    """Which stream serves which pieces of a step, and how widely each stretch of them varies."""
+    """Which stream serves which pieces of a step, and how widely each stretch of them varies.
+
+    Worked out once, at *label_seconds* (labels,) of the context where decoding begins: later
+    steps keep the relative deviation, though attention grows.
+    """
 
     def __init__(self, machine: Machine, pieces: Pieces, label_seconds: Array) -> None:
         self.machine = machine
@@ -220,6 +179,11 @@ class NoisePlan:
             stream: self._columns(list(found.values()), stream, moments) for stream, found in served.items()
         }
 
+    @property
+    def values_per_step(self) -> int:
+        """Random values that the durations of one step consume."""
+        return sum(len(served.factors.log_sd) for served in self.streams.values()) + MACHINE_NORMALS
+
     def _columns(self, found: list[list[int]], stream: RandomStream, moments: Array) -> _Columns:
         chosen = [(piece, column) for column, members in enumerate(found) for piece in members]
         indices, columns = np.array(chosen, dtype=np.uint64).T.copy()
@@ -231,8 +195,8 @@ class NoisePlan:
         """(kinds, 3) mean, variance and third central moment, all ops independent: each of them adds."""
         cv = np.array([noise_cv(self.machine, family_of(label.work)) for label in self.pieces.labels])
         deviation = label_seconds * cv
-        parts = self.pieces.part_times(np.array([label_seconds, deviation**2, deviation**3]))
-        return whole(parts, parts[:1]).T
+        parts = self.pieces.part_sums(np.array([label_seconds, deviation**2, deviation**3]))
+        return along_piece(parts, parts[:1]).T
 
     def _summed(self, members: list[int], moments: Array) -> Array:
         """The moments of *members* one after another; a lane beside the first one's adds nothing."""
@@ -252,12 +216,12 @@ class NoisePlan:
 
 def stretches(graph: StepGraph) -> list[Stretch]:
     """For each op of *graph*, a graph of pieces, the stretch it belongs to."""
-    found, collectives = [], 0
+    found, rendezvous = [], 0
     for op in graph.ops:
         if len(op.lanes) > 1:
-            collectives += 1
+            rendezvous += 1
         device = graph.lanes[op.lanes[0]].device
-        found.append(Stretch(device, collectives, stream_of(op)))
+        found.append(Stretch(device, rendezvous, stream_of(op)))
     return found
 
 
@@ -283,20 +247,29 @@ class Noise:
         together = alone * self._step_factors(steps)[:, None]
         durations = np.empty((steps, len(self._plan.ranks)), dtype=np.int64)
         for stream, served in self._plan.streams.items():
-            luck = self._generators[stream].standard_normal((steps, len(served.factors.shape)))
-            luck *= served.factors.shape
+            luck = self._generators[stream].standard_normal((steps, len(served.factors.log_sd)))
+            luck *= served.factors.log_sd
             np.exp(luck, out=luck)
-            _shift(luck, served.factors.floor, served.factors.scale)
             mean = together if served.shared else alone
-            _scale(mean, luck, *served[:3], self._rank_factors, durations)
+            _fill(
+                durations,
+                mean,
+                luck,
+                served.factors.floor,
+                served.factors.scale,
+                served.pieces,
+                served.kinds,
+                served.columns,
+                self._rank_factors,
+            )
         return durations
 
     def _step_factors(self, steps: int) -> Array:
         """What all GPU and link work of a step shares: drift, and the rare stall."""
         noise = self._plan.machine.gpu.noise
-        normals = self._generators[RandomStream.MACHINE].standard_normal((steps, 3))
+        normals = self._generators[RandomStream.MACHINE].standard_normal((steps, MACHINE_NORMALS))
         spread = factors(noise.step_cv.value)
-        drift = spread.floor + spread.scale * np.exp(spread.shape * normals[:, 0])
+        drift = spread.floor + spread.scale * np.exp(spread.log_sd * normals[:, 0])
         chance, size = special.ndtr(normals[:, 1]), special.ndtr(normals[:, 2])
         low, high = noise.spike_factor_low.value, noise.spike_factor_high.value
         stall = np.where(chance < noise.spike_probability.value, low + (high - low) * size, 1.0)
@@ -304,24 +277,22 @@ class Noise:
 
 
 @compiled
-def _shift(luck: Array, floor: Array, scale: Array) -> None:
-    for step in range(luck.shape[0]):
-        for column in range(luck.shape[1]):
-            luck[step, column] = floor[column] + scale[column] * luck[step, column]
-
-
-@compiled
-def _scale(
+def _fill(
+    durations: IntArray,
     mean: Array,
     luck: Array,
+    floor: Array,
+    scale: Array,
     pieces: Index,
     kinds: Index,
     columns: Index,
     rank_factors: Array,
-    durations: IntArray,
 ) -> None:
+    factor = np.empty(luck.shape[1])
     for step in range(luck.shape[0]):
         drawn, means, filled = luck[step], mean[step], durations[step]
+        for column in range(len(factor)):
+            factor[column] = floor[column] + scale[column] * drawn[column]
         for at in range(len(pieces)):
             piece = pieces[at]
-            filled[piece] = np.rint(means[kinds[at]] * drawn[columns[at]] * rank_factors[piece])
+            filled[piece] = np.rint(means[kinds[at]] * factor[columns[at]] * rank_factors[piece])

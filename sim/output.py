@@ -7,22 +7,16 @@ scenario as it was resolved. Files appear whole or not at all.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from hwmodels.estimate import Source
-from sim import __version__, digests
-from sim.answer import Answer, Comparison
+from sim import __version__, digests, files
+from sim.answer import Answer, Comparison, launch_counts
 from sim.graph import Component, Phase
-from sim.report import launch_counts
 from sim.statistics import Spread, Summary
 
 FORMAT_VERSION = 1
@@ -54,7 +48,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         "engine": answer.engine.value,
         "replayed_on_simpy": None if answer.replayed is None else answer.replayed._asdict(),
         "overrides": list(answer.overrides),
-        "interrupted": answer.interrupted,
+        "interrupted": answer.interrupted is not None,
         "provenance": {"specdec_sim": __version__, "tables_sha256": digests.tables()},
     }
 
@@ -108,53 +102,14 @@ def _anchor(comparison: Comparison | None) -> dict[str, Any] | None:
     }
 
 
-def prepare(folder: Path) -> None:
-    """Create *folder* and prove that files can be written there; OSError where they cannot."""
-    folder.mkdir(parents=True, exist_ok=True)
-    probe = folder / f".probe-{os.getpid()}"
-    probe.write_text("")
-    probe.unlink()
-
-
 def write(answer: Answer, report: list[str], folder: Path) -> None:
     """Write every file of *answer* into *folder*."""
-    replace(folder / "summary.json", as_json(summary_object(answer)) + "\n")
-    replace(folder / "report.txt", "\n".join(report) + "\n")
-    replace(folder / "scenario.json", answer.setup.scenario.model_dump_json(indent=2) + "\n")
-    replace(folder / "runs.csv", csv_text(RUN_COLUMNS, _run_rows(answer)))
-    replace(folder / "steps.csv", csv_text(STEP_COLUMNS, _step_rows(answer)))
-    replace(folder / "costs.csv", csv_text(COST_COLUMNS, _cost_rows(answer)))
-
-
-def as_json(value: Any) -> str:
-    """Strict JSON: NaN and infinity are our bug."""
-    return json.dumps(value, indent=2, allow_nan=False)
-
-
-def replace(path: Path, text: str) -> None:
-    """Put *text* at *path* in one move."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A file beside *path* that takes its place when all went well."""
-    temporary = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
-        yield temporary
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """*rows* under *columns* as CSV."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return stream.getvalue()
+    files.replace(folder / "summary.json", files.as_json(summary_object(answer)) + "\n")
+    files.replace(folder / "report.txt", "\n".join(report) + "\n")
+    files.replace(folder / "scenario.json", answer.setup.scenario.model_dump_json(indent=2) + "\n")
+    files.replace(folder / "runs.csv", files.csv_text(RUN_COLUMNS, _run_rows(answer)))
+    files.replace(folder / "steps.csv", files.csv_text(STEP_COLUMNS, _step_rows(answer)))
+    files.replace(folder / "costs.csv", files.csv_text(COST_COLUMNS, _cost_rows(answer)))
 
 
 RUN_COLUMNS = ("run", "steps", "tokens", "duration_ns", "throughput_tok_s")

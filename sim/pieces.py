@@ -40,12 +40,12 @@ class Label(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """A sum over work: *times* times *label* in *part* of *kind*, one entry each, sorted by kind."""
+    """A sum over work: *repeats* times *label* in *part* of *kind*, one entry each, sorted by kind."""
 
     kind: IntArray
     part: IntArray
     label: IntArray
-    times: IntArray
+    repeats: IntArray
 
 
 class Pieces:
@@ -60,7 +60,7 @@ class Pieces:
         self.label_of = np.array([index[label] for label in labels], dtype=np.int64)
         makeup = self._makeup()
         kinds = {terms: i for i, terms in enumerate(dict.fromkeys(makeup))}
-        self.kinds = len(kinds)
+        self.kind_count = len(kinds)
         self.kind_of: Index = np.array([kinds[terms] for terms in makeup], dtype=np.uint64)
         """For each piece its kind."""
         rows = [(kind, *term) for terms, kind in kinds.items() for term in terms]
@@ -87,14 +87,27 @@ class Pieces:
             part[[*diamond]] = [Part.FORK, Part.MAIN, Part.SIDE, Part.JOIN]
         return part[self.fusion.chain_of]
 
-    def part_times(self, label_times: Array) -> Array:
-        """(steps, kinds, parts) sums of *label_times* (steps, labels)."""
-        times = np.zeros((len(label_times), self.kinds, len(Part)))
-        _sum_parts(*self.terms, label_times, times)
-        return times
+    def part_sums(self, label_values: Array) -> Array:
+        """(rows, kinds, parts) sums of *label_values* (rows, labels), such as seconds or variances."""
+        sums = np.zeros((len(label_values), self.kind_count, len(Part)))
+        _sum_parts(*self.terms, label_values, sums)
+        return sums
+
+    def book(
+        self, kind_ns: IntArray, mean: tuple[Array, Array, Array], group_of: IntArray, groups: int
+    ) -> IntArray:
+        """(steps, groups) ns: *kind_ns* (steps, kinds) divided among the work of each kind.
+
+        *mean* are the seconds of labels, parts and kinds (``sim.means.MeanTimes``), *group_of*
+        has a group for each label. Divided as the mean times are, and rounded so that nothing
+        is lost: the groups of a step add up to its kinds.
+        """
+        booked = np.empty((len(kind_ns), groups), dtype=np.int64)
+        _book(*self.terms, *mean, kind_ns, group_of, booked)
+        return booked
 
 
-def whole(parts: Array, mean_parts: Array) -> Array:
+def along_piece(parts: Array, mean_parts: Array) -> Array:
     """*parts* (..., parts) added up along a piece; of two ways the one with the longer mean counts."""
     main_counts = mean_parts[..., Part.MAIN] >= mean_parts[..., Part.SIDE]
     way = np.where(main_counts, parts[..., Part.MAIN], parts[..., Part.SIDE])
@@ -103,8 +116,42 @@ def whole(parts: Array, mean_parts: Array) -> Array:
 
 @compiled
 def _sum_parts(
-    kind: IntArray, part: IntArray, label: IntArray, count: IntArray, label_times: Array, times: Array
+    kind: IntArray, part: IntArray, label: IntArray, repeats: IntArray, values: Array, sums: Array
 ) -> None:
-    for step in range(times.shape[0]):
+    for row in range(sums.shape[0]):
         for term in range(kind.shape[0]):
-            times[step, kind[term], part[term]] += count[term] * label_times[step, label[term]]
+            sums[row, kind[term], part[term]] += repeats[term] * values[row, label[term]]
+
+
+# Plain numbers: compiled code knows no enums.
+_MAIN, _SIDE = int(Part.MAIN), int(Part.SIDE)
+
+
+@compiled
+def _book(
+    kind: IntArray,
+    part: IntArray,
+    label: IntArray,
+    repeats: IntArray,
+    label_s: Array,
+    part_s: Array,
+    kind_s: Array,
+    kind_ns: IntArray,
+    group_of: IntArray,
+    booked: IntArray,
+) -> None:
+    for step in range(len(kind_ns)):
+        amount = np.zeros(booked.shape[1])
+        for term in range(len(kind)):
+            at = kind[term]
+            main_counts = part_s[step, at, _MAIN] >= part_s[step, at, _SIDE]
+            beside = (part[term] == _SIDE and main_counts) or (part[term] == _MAIN and not main_counts)
+            if kind_ns[step, at] > 0 and not beside:
+                share = repeats[term] * label_s[step, label[term]] / kind_s[step, at]
+                amount[group_of[label[term]]] += kind_ns[step, at] * share
+        total, before = 0.0, 0
+        for group in range(len(amount)):
+            total += amount[group]
+            up_to = int(np.rint(total))
+            booked[step, group] = up_to - before
+            before = up_to

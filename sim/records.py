@@ -27,9 +27,9 @@ class StepRecords:
     """(steps, sources) critical path by the source of each figure; sums to ``step_ns``."""
     busy_ns: IntArray
     """(steps, lanes) time each lane was held."""
-    collective_wait_ns: IntArray
+    allreduce_wait_ns: IntArray
     """Mean over ranks of the time between a rank's arrival at an AllReduce and the last one's."""
-    collective_transfer_ns: IntArray
+    allreduce_transfer_ns: IntArray
     """Time AllReduces took once they had begun."""
 
 
@@ -106,7 +106,7 @@ class Experiment:
     source_ns: IntArray
     busy_ns: IntArray
     """Time each lane was held, all steps."""
-    collective_wait_ns: int
-    collective_transfer_ns: int
+    allreduce_wait_ns: int
+    allreduce_transfer_ns: int
     in_full: tuple[Run, ...]
     """The first runs, every step of them."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from sim import batch, engine
 from sim.errors import SimulationError
-from sim.graph import IntArray
+from sim.graph import IntArray, StepGraph
+from sim.records import Run
 from sim.simulate import Chunk, Simulation
 
 WHOLE_RUNS = 2
@@ -28,44 +30,59 @@ class Replay(NamedTuple):
     ops: int
 
 
-def replay(simulation: Simulation, runs: int, most_steps: int = WHOLE_RUN_STEPS) -> Replay:
-    """Replay the first *runs* runs of *simulation*, at most *most_steps* of each.
+def replay(simulation: Simulation, runs: Sequence[Run], most_steps: int = WHOLE_RUN_STEPS) -> Replay:
+    """Play *runs* of *simulation* again, at most *most_steps* of each.
 
-    SimulationError where anything ends elsewhere.
+    SimulationError where a piece or op ends elsewhere, or a step takes longer than recorded.
     """
-    played = [_replay_run(simulation, index, most_steps) for index in range(runs)]
-    kernel_steps = _replay_kernels(simulation, next(simulation.chunks(0)))
-    steps = sum(played)
+    steps = sum(_replay_run(simulation, run, most_steps) for run in runs)
+    kernel_steps = _replay_kernels(simulation, next(simulation.chunks(runs[0].index)), runs[0].index)
     pieces, ops = len(simulation.pieces.graph.ops), len(simulation.graph.ops)
-    return Replay(runs, steps, steps * pieces, kernel_steps, kernel_steps * ops)
+    return Replay(len(runs), steps, steps * pieces, kernel_steps, kernel_steps * ops)
 
 
-def _replay_run(simulation: Simulation, index: int, most_steps: int) -> int:
-    """Steps of run *index* that ended as the batch engine has them."""
+def _replay_run(simulation: Simulation, run: Run, most_steps: int) -> int:
+    """Steps of *run* that ended as the batch engine has them, and took as long as was recorded."""
     graph, steps = simulation.pieces.graph, 0
-    for chunk in simulation.chunks(index):
+    for chunk in simulation.chunks(run.index):
         durations = chunk.durations[: most_steps - steps]
-        _same(engine.play(graph, durations), batch.play(graph, durations), f"run {index}, step {steps}")
+        end = engine.play(graph, durations)
+        place = _Place(graph, f"run {run.index}", steps)
+        _same(end, batch.play(graph, durations), place)
+        recorded = run.steps.step_ns[steps : steps + len(durations)]
+        if not np.array_equal(end.max(axis=1), recorded):
+            step = steps + int(np.argmax(end.max(axis=1) != recorded))
+            raise SimulationError(f"run {run.index}, step {step} was recorded with another duration")
         steps += len(durations)
         if steps == most_steps:
             break
     return steps
 
 
-def _replay_kernels(simulation: Simulation, chunk: Chunk) -> int:
+def _replay_kernels(simulation: Simulation, chunk: Chunk, run: int) -> int:
     """Steps of *chunk* whose every op ended as the batch engine and the fusion have it."""
     pieces, fusion = simulation.pieces, simulation.pieces.fusion
     durations = chunk.durations[:KERNEL_STEPS]
-    ops = fusion.split(durations, chunk.mean.labels[:KERNEL_STEPS, pieces.label_of])
+    ops = fusion.split(durations, chunk.mean.label_s[:KERNEL_STEPS, pieces.label_of])
     expanded = fusion.expand(batch.play(pieces.graph, durations), ops)
-    _same(engine.play(simulation.graph, ops), expanded, "run 0, kernel by kernel, step 0")
+    place = _Place(simulation.graph, f"run {run}, kernel by kernel", 0)
+    _same(engine.play(simulation.graph, ops), expanded, place)
     return len(durations)
 
 
-def _same(by_simpy: IntArray, by_batch: IntArray, place: str) -> None:
+class _Place(NamedTuple):
+    """What was being compared."""
+
+    graph: StepGraph
+    run: str
+    first_step: int
+
+
+def _same(by_simpy: IntArray, by_batch: IntArray, place: _Place) -> None:
     if not np.array_equal(by_simpy, by_batch):
-        step, op = np.argwhere(by_simpy != by_batch)[0]
+        step, at = np.argwhere(by_simpy != by_batch)[0]
+        op = place.graph.ops[at]
         raise SimulationError(
-            f"{place} + {step}: {op} ends at {by_simpy[step, op]} ns on SimPy"
-            f" and at {by_batch[step, op]} ns on the batch engine"
+            f"{place.run}, step {place.first_step + step}: op {at} ({op.phase.value}, {op.component.value})"
+            f" ends at {by_simpy[step, at]} ns on SimPy and at {by_batch[step, at]} ns on the batch engine"
         )

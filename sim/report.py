@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hwmodels.estimate import Source
-from hwmodels.work import EagerLaunch, GraphLaunch
-from sim.answer import Answer, Comparison
+from sim.answer import Answer, Comparison, Stage, launch_counts
 from sim.graph import Lane
 from sim.replay import Replay
 from sim.scenario import CapturePolicy
@@ -190,8 +189,10 @@ def notes(answer: Answer) -> list[str]:
     found = [rests_on(answer.summary), launch_line(answer), *replay_lines(answer.replayed)]
     if answer.comparison is not None:
         found += comparison_lines(answer.comparison)
-    if answer.interrupted:
+    if answer.interrupted is Stage.RUNS:
         found.append(f"Interrupted: {answer.summary.runs} of {answer.setup.scenario.runs} runs were played.")
+    elif answer.interrupted is not None:
+        found.append(f"Interrupted after all runs: the {answer.interrupted.value} is missing.")
     if answer.summary.throughput_tok_s.half_width is None:
         found.append(f"Fewer than {MIN_RUNS} runs: no interval is given.")
     else:
@@ -244,15 +245,6 @@ def launch_line(answer: Answer) -> str:
         return f"{how}: budgets above {budget} cannot be captured on {capability} ({limit.ref})."
     assert setup.scenario.capture_limit is CapturePolicy.LIFTED
     return f"{how}, as if {capability} could capture budgets above {budget} ({limit.ref})."
-
-
-def launch_counts(answer: Answer) -> tuple[int, int]:
-    """Kernels of the largest graph of a step, and kernels launched one by one."""
-    works = [op.work for op in answer.graph.ops]
-    graphs = [work.nodes for work in works if isinstance(work, GraphLaunch)]
-    eager = [work.kernels for work in works if isinstance(work, EagerLaunch)]
-    eager_verify = answer.setup.verify_launch is LaunchMode.EAGER
-    return (0 if eager_verify else max(graphs, default=0)), sum(eager)
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:

@@ -10,12 +10,13 @@ import numpy as np
 
 from sim import batch, engine
 from sim.acceptance import AcceptanceModel, acceptance_model
-from sim.accounts import Accounts, MeanTimes
+from sim.accounts import Accounts
 from sim.choices import EngineName
-from sim.draws import BaseTimes, Noise, NoisePlan, RandomStream, generator
+from sim.draws import Noise, NoisePlan, RandomStream, generator
 from sim.fusion import fuse
 from sim.graph import IntArray, StepGraph
-from sim.pieces import Pieces, whole
+from sim.means import BaseTimes, MeanTimes, mean_times
+from sim.pieces import Pieces
 from sim.records import Run, StepRecords
 from sim.setup import Setup
 from sim.step import decode_step
@@ -67,8 +68,8 @@ class Simulation:
 
     @property
     def values_per_step(self) -> int:
-        """Normals that the durations of one step consume."""
-        return sum(len(served.factors.shape) for served in self._plan.streams.values())
+        """Random values that one step consumes, its acceptance included."""
+        return self._plan.values_per_step + 1
 
     def run(self, index: int) -> Run:
         """Run number *index*: the same bytes whenever and wherever it is played."""
@@ -86,17 +87,21 @@ class Simulation:
         for first in range(0, len(lengths), chunk_steps):
             steps = slice(first, first + chunk_steps)
             mean = self.mean_times(contexts[steps])
-            yield Chunk(lengths[steps], contexts[steps], mean, noise.durations(mean.kinds))
+            yield Chunk(lengths[steps], contexts[steps], mean, noise.durations(mean.kind_s))
 
     def mean_times(self, contexts: IntArray) -> MeanTimes:
         """What every piece takes on average at each of *contexts*."""
-        labels = self.base.seconds(contexts)
-        parts = self.pieces.part_times(labels)
-        return MeanTimes(labels, parts, whole(parts, parts))
+        return mean_times(self.pieces, self.base.seconds(contexts))
 
     def _played(self, chunk: Chunk) -> StepRecords:
         end = self._play(self.pieces.graph, chunk.durations)
-        return self._accounts.records(*chunk, end)
+        return self._accounts.records(
+            lengths=chunk.lengths,
+            contexts=chunk.contexts,
+            mean=chunk.mean,
+            durations=chunk.durations,
+            end=end,
+        )
 
 
 def play(simulation: Simulation, runs: int, listeners: tuple[Listener, ...] = ()) -> Iterator[Run]:

@@ -92,8 +92,8 @@ def summarise(experiment: Experiment) -> Summary:
         phases=_shares(Phase, experiment.phase_ns, total_ns),
         sources=_shares(Source, experiment.source_ns, total_ns),
         utilisation=_utilisation(experiment, total_ns),
-        allreduce_wait_ms=experiment.collective_wait_ns / count / NS_PER_MS,
-        allreduce_transfer_ms=experiment.collective_transfer_ns / count / NS_PER_MS,
+        allreduce_wait_ms=experiment.allreduce_wait_ns / count / NS_PER_MS,
+        allreduce_transfer_ms=experiment.allreduce_transfer_ns / count / NS_PER_MS,
         runs=len(runs),
         steps=count,
     )

@@ -15,19 +15,16 @@ RUNS_IN_FULL = 32
 """Runs whose every step is kept; the others leave a line and their share of the sums."""
 
 
-class _Row(NamedTuple):
-    """What stays of one run."""
+class _Totals(NamedTuple):
+    """Sums over all steps of all runs so far, and how many runs they are of."""
 
-    result: RunResult
-    lengths: NDArray[np.int16]
-    step_ns: IntArray
+    runs: int
     component_ns: IntArray
     phase_ns: IntArray
     source_ns: IntArray
     busy_ns: IntArray
-    collective_wait_ns: int
-    collective_transfer_ns: int
-    in_full: Run | None
+    allreduce_wait_ns: int
+    allreduce_transfer_ns: int
 
 
 class Tally:
@@ -35,44 +32,52 @@ class Tally:
 
     def __init__(self, lanes: tuple[Lane, ...]) -> None:
         self._lanes = lanes
-        self._rows: list[_Row] = []
+        self._results: list[RunResult] = []
+        self._lengths: list[NDArray[np.int16]] = []
+        self._step_ns: list[IntArray] = []
+        self._in_full: list[Run] = []
+        zero = np.zeros(1, dtype=np.int64)
+        self._totals = _Totals(0, zero, zero, zero, zero, 0, 0)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._totals.runs
 
     def add(self, run: Run) -> None:
-        """Take in *run*, in one move: an interrupt leaves it counted everywhere or nowhere."""
-        steps = run.steps
-        self._rows.append(
-            _Row(
-                run.result,
-                steps.lengths.astype(np.int16),
-                steps.step_ns,
-                steps.component_ns.sum(axis=0),
-                steps.phase_ns.sum(axis=0),
-                steps.source_ns.sum(axis=0),
-                steps.busy_ns.sum(axis=0),
-                int(steps.collective_wait_ns.sum()),
-                int(steps.collective_transfer_ns.sum()),
-                run if len(self._rows) < RUNS_IN_FULL else None,
-            )
+        """Take in *run*. It counts once the totals are replaced: an interrupt before that leaves it out."""
+        steps, before = run.steps, self._totals
+        count = before.runs
+        totals = _Totals(
+            count + 1,
+            before.component_ns + steps.component_ns.sum(axis=0),
+            before.phase_ns + steps.phase_ns.sum(axis=0),
+            before.source_ns + steps.source_ns.sum(axis=0),
+            before.busy_ns + steps.busy_ns.sum(axis=0),
+            before.allreduce_wait_ns + int(steps.allreduce_wait_ns.sum()),
+            before.allreduce_transfer_ns + int(steps.allreduce_transfer_ns.sum()),
         )
+        # What an interrupt left behind the last counted run is written over.
+        self._results[count:] = [run.result]
+        self._lengths[count:] = [steps.lengths.astype(np.int16)]
+        self._step_ns[count:] = [steps.step_ns]
+        if count < RUNS_IN_FULL:
+            self._in_full[count:] = [run]
+        self._totals = totals
 
     def experiment(self) -> Experiment:
         """The Experiment so far; SimulationError before the first run."""
-        rows = self._rows
-        if not rows:
+        totals = self._totals
+        if not totals.runs:
             raise SimulationError("an experiment needs a run")
         return Experiment(
             lanes=self._lanes,
-            runs=tuple(row.result for row in rows),
-            lengths=np.concatenate([row.lengths for row in rows]),
-            step_ns=np.concatenate([row.step_ns for row in rows]),
-            component_ns=np.sum([row.component_ns for row in rows], axis=0),
-            phase_ns=np.sum([row.phase_ns for row in rows], axis=0),
-            source_ns=np.sum([row.source_ns for row in rows], axis=0),
-            busy_ns=np.sum([row.busy_ns for row in rows], axis=0),
-            collective_wait_ns=sum(row.collective_wait_ns for row in rows),
-            collective_transfer_ns=sum(row.collective_transfer_ns for row in rows),
-            in_full=tuple(row.in_full for row in rows if row.in_full is not None),
+            runs=tuple(self._results[: totals.runs]),
+            lengths=np.concatenate(self._lengths[: totals.runs]),
+            step_ns=np.concatenate(self._step_ns[: totals.runs]),
+            component_ns=totals.component_ns,
+            phase_ns=totals.phase_ns,
+            source_ns=totals.source_ns,
+            busy_ns=totals.busy_ns,
+            allreduce_wait_ns=totals.allreduce_wait_ns,
+            allreduce_transfer_ns=totals.allreduce_transfer_ns,
+            in_full=tuple(self._in_full[: totals.runs]),
         )

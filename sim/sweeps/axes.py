@@ -20,6 +20,9 @@ from sim.scenario import CATALOG_KEYS, check_key, unknown_entry
 
 MAX_VALUES = 1000
 RANGE = re.compile(r"(-?[\d.]+)\.\.(-?[\d.]+)(?:([:*])(-?[\d.]+))?")
+BUNDLE_NAME = re.compile(r"[A-Za-z][\w-]*")
+COLUMNS = frozenset({"cell", "run", "error", "runs", "steps", "tokens", "best"})
+"""Columns of the result tables that are plain words."""
 CATALOG_NAMES = frozenset(".".join(map(str, path)) for path in CATALOG_KEYS)
 UNITS = {
     "tree.budget": "nodes",
@@ -82,6 +85,7 @@ def from_option(text: str) -> Axis:
 def from_values(name: str, given: Any, place: str, folder: Path) -> Axis:
     """The axis *name* with values as a file gives them; entries named by file lie in *folder*."""
     if isinstance(given, dict):
+        _check_bundle_name(name, place)
         values = [_bundle(label, changes, name, place, folder) for label, changes in given.items()]
     else:
         check_key(name, place)
@@ -90,11 +94,22 @@ def from_values(name: str, given: Any, place: str, folder: Path) -> Axis:
         values = [_single(name, value, place, folder) for value in expanded]
     if not values:
         raise ScenarioError(place, 0, name, "an axis needs at least one value")
+    if all(value.number is not None for value in values):
+        # In their own order, so that neighbours on the axis are neighbours in value.
+        values.sort(key=lambda value: value.number or 0.0)
     labels = [value.label for value in values]
     for label in labels:
         if labels.count(label) > 1:
             raise ScenarioError(place, 0, name, f"{label} is given twice")
     return Axis(name, tuple(values), place)
+
+
+def _check_bundle_name(name: str, place: str) -> None:
+    """A bundle's name becomes a column and part of file names."""
+    if not BUNDLE_NAME.fullmatch(name) or name in COLUMNS:
+        raise ScenarioError(
+            place, 0, name, "the name of a bundle is a word that is no column of the results, such as machine"
+        )
 
 
 def _bundle(label: str, changes: Any, name: str, place: str, folder: Path) -> Value:

@@ -80,7 +80,7 @@ def simulate(setup: Setup) -> CellResult:
     tally = Tally(simulation.graph.lanes)
     for run in play(simulation, setup.scenario.runs):
         tally.add(run)
-    replayed = replay(simulation, 1, REPLAYED_STEPS)
     experiment = tally.experiment()
+    replayed = replay(simulation, experiment.in_full[:1], REPLAYED_STEPS)
     runs = [[run.steps, run.tokens, run.duration_ns] for run in experiment.runs]
     return CellResult(output.summary_fields(summarise(experiment)), runs, replayed.steps)

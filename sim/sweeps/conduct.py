@@ -23,6 +23,9 @@ from sim.sweeps.store import Store
 AHEAD = 2
 """Cells handed over per worker: one runs, the next one waits beside it."""
 
+MAX_DEATHS = 3
+"""Cells in a row that each kill a worker of their own before the sweep gives up."""
+
 Pool = Callable[[], AbstractContextManager[Workers]]
 Progress = Callable[[], None]
 
@@ -48,10 +51,10 @@ def conduct(plan: Plan, store: Store, pool: Pool, progress: Progress = lambda: N
     reused = len(results)
     for _ in range(len(results) + len(errors)):
         progress()
-    crew = _Crew([cell for cell in valid if cell.index not in results])
-    while crew.open:
+    queue = _Queue([cell for cell in valid if cell.index not in results])
+    while queue.open:
         with pool() as workers:
-            for cell, outcome in crew.work(workers):
+            for cell, outcome in queue.work(workers):
                 store.add(cell.key, label(plan, cell), outcome.result, outcome.error)
                 if outcome.result is not None:
                     results[cell.index] = outcome.result
@@ -66,7 +69,7 @@ def label(plan: Plan, cell: Cell) -> str:
     return ", ".join(f"{axis.name} = {v.label}" for axis, v in zip(plan.axes, cell.point, strict=True))
 
 
-class _Crew:
+class _Queue:
     """Cells that wait, and cells suspected of having killed a worker."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
@@ -74,6 +77,8 @@ class _Crew:
         self._suspects: deque[Cell] = deque()
         self._running: dict[Future[Outcome], Cell] = {}
         self._code = digests.code()
+        self._deaths = 0
+        """Workers that died since a cell last came to an end of its own."""
 
     @property
     def open(self) -> bool:
@@ -84,28 +89,33 @@ class _Crew:
         """Run the suspects one at a time, or else what waits, until a worker died with its pool."""
         one_by_one = bool(self._suspects)
         source, room = (self._suspects, 1) if one_by_one else (self._waiting, AHEAD * workers.count)
-        whole = True
+        unbroken = True
         while True:
-            whole = whole and self._hand_over(source, room, workers)
+            unbroken = unbroken and self._hand_over(source, room, workers)
             if not self._running:
                 return
             ended, _ = wait(self._running, return_when=FIRST_COMPLETED)
             for future in ended:
                 cell = self._running.pop(future)
-                try:
-                    yield cell, future.result()
-                except BrokenProcessPool:
-                    whole = False
-                    if one_by_one:
-                        problem = "the worker died (killed, or out of memory)"
-                        yield cell, Outcome(cell.index, None, problem)
-                    else:
-                        self._suspects.append(cell)
-                except CancelledError as problem:
-                    raise SweepError("cluster", "it went away; finished cells are stored") from problem
-                except Exception as problem:
-                    # Dask's KilledWorker, or a worker that cannot even read the task.
-                    yield cell, Outcome(cell.index, None, f"{type(problem).__name__}: {problem}")
+                outcome = _outcome(future, cell)
+                if outcome is None:
+                    unbroken = False
+                    outcome = self._died(cell, one_by_one)
+                else:
+                    self._deaths = 0
+                if outcome is not None:
+                    yield cell, outcome
+
+    def _died(self, cell: Cell, alone: bool) -> Outcome | None:
+        """The verdict on *cell* whose worker died; None where others may have been the cause."""
+        if not alone:
+            self._suspects.append(cell)
+            return None
+        self._deaths += 1
+        if self._deaths == MAX_DEATHS:
+            problem = f"{MAX_DEATHS} workers in a row died, each on a cell of its own"
+            raise SweepError("workers", f"{problem} (killed, or out of memory); finished cells are stored")
+        return Outcome(cell.index, None, "its worker died twice (killed, or out of memory)")
 
     def _hand_over(self, source: deque[Cell], room: int, workers: Workers) -> bool:
         """Keep every worker busy; False where the pool is broken already."""
@@ -118,3 +128,16 @@ class _Crew:
                 return False
             self._running[future] = source.popleft()
         return True
+
+
+def _outcome(future: Future[Outcome], cell: Cell) -> Outcome | None:
+    """What became of *cell*; None where its worker, and with it the pool, died."""
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return None
+    except CancelledError as problem:
+        raise SweepError("cluster", "it went away; finished cells are stored") from problem
+    except Exception as problem:
+        # Dask's KilledWorker, or a worker that cannot even read the task.
+        return Outcome(cell.index, None, f"{type(problem).__name__}: {problem}")

@@ -33,13 +33,14 @@ class Workers:
 @contextmanager
 def processes(count: int) -> Iterator[Workers]:
     """*count* processes of this machine. They end with this one, however it ends."""
+    others = set(multiprocessing.active_children())
     executor = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _become_worker)
     try:
         yield Workers(executor, count)
     except BaseException:
         # A cell may take minutes, and nobody waits for these any more.
         executor.shutdown(wait=False, cancel_futures=True)
-        for process in multiprocessing.active_children():
+        for process in set(multiprocessing.active_children()) - others:
             process.terminate()
         raise
     else:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from sim import output
+from sim import files
 from sim.sweeps.axes import Axis
 from sim.sweeps.result import SweepResult, index_of, positions_of
 
@@ -64,7 +64,7 @@ def _figures(result: SweepResult) -> Iterator[tuple[str, Figure]]:
 
 def _saved(figure: Figure, path: Path) -> str:
     metadata = {"Date": None} if path.suffix == ".svg" else {"Software": "specdec-sim"}
-    with output.replacing(path) as temporary:
+    with files.replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=DPI, metadata=metadata)
     return path.name
 
@@ -115,7 +115,7 @@ def _ticks(plot: Axes, x: Axis, y: Axis) -> None:
 def _mark(plot: Axes, result: SweepResult, cells: NDArray[np.int64], values: NDArray[np.float64]) -> None:
     """Numbers, failed cells, the best cell, and those not distinguishable from it."""
     assert result.ranking is not None
-    equals = set(result.ranking.equals)
+    equals = set(result.ranking.not_distinguishable)
     middle = (np.nanmin(values) + np.nanmax(values)) / 2
     numbered = max(cells.shape) <= MAX_NUMBERED
     for (row, column), index in np.ndenumerate(cells):

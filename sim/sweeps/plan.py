@@ -79,8 +79,9 @@ def from_target(target: str, options: Sequence[str], changes: Sequence[tuple[str
     """
     given = [axes.from_option(option) for option in options]
     path = find(target)
-    if path.parent.name == "sweeps" or "axes" in documents.read(path, ScenarioError).data:
-        return _from_file(path, given, changes)
+    document = documents.read(path, ScenarioError)
+    if "axes" in document.data:
+        return _from_file(path, document, given, changes)
     if not given:
         raise ScenarioError("--axis", 0, "", "a sweep needs an axis, such as --axis tree.budget=4,8,16")
     name = "-".join([path.stem, *(axis.name for axis in given)])
@@ -101,8 +102,9 @@ def find(target: str) -> Path:
     return sweep if sweep.is_file() and not Path(target).exists() else shipped.find(target)
 
 
-def _from_file(path: Path, given: Sequence[Axis], changes: Sequence[tuple[str, Any, str]]) -> Plan:
-    document = documents.read(path, ScenarioError)
+def _from_file(
+    path: Path, document: Document, given: Sequence[Axis], changes: Sequence[tuple[str, Any, str]]
+) -> Plan:
     described = validate(document, SweepFile, ScenarioError)
     # As it was read: validation turns no number into another, but keys may be of any type.
     own = {name: _axis(document, name, path.parent) for name in described.axes}

@@ -1,8 +1,8 @@
 """Which cell is best, and which are not distinguishable from it.
 
 Run i of every cell meets the same luck, so cells are compared by the differences of
-their runs. The intervals hold together (Bonferroni): with 95 % confidence the cell that
-is truly best under the model is among those named.
+their runs. Which cell is best is found in the same data, so the intervals hold for every
+pair of cells at once (Bonferroni): with 95 % confidence no cell is wrongly called slower.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ranking(NamedTuple):
     verdicts: dict[int, Verdict]
 
     @property
-    def equals(self) -> list[int]:
+    def not_distinguishable(self) -> list[int]:
         """Cells not distinguishable from the best, without itself."""
         return [i for i, v in self.verdicts.items() if i != self.best and not v.distinguishable]
 
@@ -50,17 +50,17 @@ def rank(throughput_tok_s: Mapping[int, Sequence[float]]) -> Ranking | None:
         return None
     runs = {index: np.asarray(values) for index, values in throughput_tok_s.items()}
     best = max(runs, key=lambda index: (float(runs[index].mean()), -index))
-    others = max(1, len(runs) - 1)
-    verdicts = {index: _beside(values, runs[best], others) for index, values in runs.items()}
+    pairs = max(1, len(runs) * (len(runs) - 1) // 2)
+    verdicts = {index: _beside(values, runs[best], pairs) for index, values in runs.items()}
     return Ranking(best, verdicts)
 
 
-def _beside(values: np.ndarray[tuple[int]], best: np.ndarray[tuple[int]], others: int) -> Verdict:
-    """*values* less *best*, with an interval that holds for *others* comparisons at once."""
+def _beside(values: np.ndarray[tuple[int]], best: np.ndarray[tuple[int]], pairs: int) -> Verdict:
+    """*values* less *best*, with an interval that holds for all *pairs* at once."""
     count = min(len(values), len(best))
     difference = values[:count] - best[:count]
     mean = float(difference.mean())
     if count < MIN_RUNS:
         return Verdict(mean, None)
-    quantile = stats.t.ppf(1 - (1 - CONFIDENCE) / (2 * others), count - 1)
+    quantile = stats.t.ppf(1 - (1 - CONFIDENCE) / (2 * pairs), count - 1)
     return Verdict(mean, float(quantile * difference.std(ddof=1) / np.sqrt(count)))

@@ -10,8 +10,6 @@ from rich.text import Text
 
 from sim.report import number, render
 from sim.setup import LaunchMode, Setup
-from sim.sweeps.axes import Axis
-from sim.sweeps.cell import REPLAYED_STEPS
 from sim.sweeps.conduct import label
 from sim.sweeps.result import Move, Neighbourhood, SweepResult, index_of, neighbourhoods, positions_of
 
@@ -81,7 +79,7 @@ def _mark(result: SweepResult, index: int) -> str:
     value = result.throughput(index)
     if value is None or result.ranking is None:
         return "-"
-    sign = "*" if index == result.ranking.best else "=" if index in result.ranking.equals else ""
+    sign = "*" if index == result.ranking.best else "=" if index in result.ranking.not_distinguishable else ""
     return f"{value:.0f}{sign or ' '}"
 
 
@@ -120,9 +118,9 @@ def verdict(result: SweepResult) -> list[str]:
     if ranking.verdicts[ranking.best].half_width_tok_s is None:
         return [*best, "Too few runs to say which cells are distinguishable from it."]
     best += _nearly(result)
-    if not ranking.equals:
+    if not ranking.not_distinguishable:
         return [*best, "Every other cell is distinguishably slower (paired runs, 95 % for all together)."]
-    named = _named(result, ranking.equals)
+    named = _named(result, ranking.not_distinguishable)
     return [*best, f"Not distinguishable from it (=; paired runs, 95 % for all together): {named}."]
 
 
@@ -147,53 +145,34 @@ def _named(result: SweepResult, cells: list[int]) -> str:
 
 def explanation(result: SweepResult) -> list[str]:
     """Along each axis: whether the best cell lies inside, and what the next cells cost."""
-    return [
-        line
-        for found in neighbourhoods(result)
-        if len(found.axis.values) > 1
-        for line in _around(result, found)
-    ]
+    return [line for found in neighbourhoods(result) if len(found.axis.values) > 1 for line in _around(found)]
 
 
-def _around(result: SweepResult, found: Neighbourhood) -> list[str]:
-    name, place = found.axis.name, found.label
+def _around(found: Neighbourhood) -> list[str]:
     moves = [f"  to {move.label}: {_because(move)}" for move in found.moves]
+    return [f"{found.axis.name}: {_where(found)}.", *moves]
+
+
+def _where(found: Neighbourhood) -> str:
+    """Where on its axis the best cell lies, as far as the runs can tell."""
+    plateau = "" if len(found.plateau) == 1 else f"; {', '.join(found.plateau)} are not distinguishable"
     if not found.axis.numeric:
-        return [f"{name}: best is {place}.", *moves]
-    if not found.inside:
-        end = _end(found.axis, place)
-        return [f"{name}: no interior optimum; best at {place}, the {end} value that ran.", *moves]
-    assert result.ranking is not None
-    shared = _equals_at_ends(result, found)
-    open_end = f", but {shared} at its end is not distinguishable" if shared else ""
-    return [f"{name}: interior optimum at {place}{open_end}.", *moves]
-
-
-def _end(axis: Axis, place: str) -> str:
-    numbers = {value.label: value.number or 0.0 for value in axis.values}
-    middle = (min(numbers.values()) + max(numbers.values())) / 2
-    return "lowest" if numbers[place] <= middle else "highest"
-
-
-def _equals_at_ends(result: SweepResult, found: Neighbourhood) -> str:
-    """The first or last value of the axis that does as well as the best; empty where neither does."""
-    assert result.ranking is not None
-    plan, at = result.plan, result.plan.axes.index(found.axis)
-    home = positions_of(plan, result.ranking.best)
-    equals = set(result.ranking.equals)
-    for end in (0, len(found.axis.values) - 1):
-        if index_of(plan, (*home[:at], end, *home[at + 1 :])) in equals:
-            return found.axis.values[end].label
-    return ""
+        return f"best is {found.label}{plateau}"
+    if found.below and found.above:
+        return f"interior optimum at {found.label}{plateau}"
+    if found.above or found.below:
+        open_side = "below" if found.above else "above"
+        return f"no interior optimum: best at {found.label}, nothing slower {open_side}{plateau}"
+    return f"no optimum to be seen: best at {found.label}{plateau}"
 
 
 def _because(move: Move) -> str:
-    changed = [(c.value, ms) for c, ms in move.components_ms.items() if abs(ms) >= SMALL_MS]
+    changed = [(c.value, ms) for c, ms in move.delta_ms.items() if abs(ms) >= SMALL_MS]
     parts = ", ".join(f"{name} {ms:+.2f}" for name, ms in changed[:3])
     detail = f" ({parts})" if parts else ""
     return (
-        f"{move.throughput_tok_s:+.1f} tok/s; step {move.step_ms:+.2f} ms{detail};"
-        f" tokens a step {move.length:+.2f}{LAUNCHED[move.launch] if move.launch else ''}"
+        f"{move.delta_tok_s:+.1f} tok/s; step {move.delta_step_ms:+.2f} ms{detail};"
+        f" tokens a step {move.delta_length:+.2f}{LAUNCHED[move.launch] if move.launch else ''}"
     )
 
 
@@ -217,13 +196,21 @@ def notes(result: SweepResult) -> list[str]:
     if not result.results:
         return ["No cell finished."]
     found = [
-        f"Checked on SimPy: the first {REPLAYED_STEPS} steps of every cell, to the nanosecond.",
+        f"Checked on SimPy: the first {_replayed(result)} steps of every cell, to the nanosecond.",
         "Run i of every cell meets the same luck. What the figures may be off by is in no interval.",
     ]
     setup = _some_setup(result)
+    if setup.scenario.acceptance.mean_length_range is not None:
+        found.append("Cells take the mean acceptance length; what its range does to them, run shows.")
     if not setup.scenario.is_plain:
         found.append("Acceptance is what the scenario says; block and budget cap it but do not change it.")
     return found
+
+
+def _replayed(result: SweepResult) -> str:
+    counts = {found.replayed_steps for found in result.results.values()}
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _some_setup(result: SweepResult) -> Setup:
@@ -243,7 +230,7 @@ def as_object(result: SweepResult) -> dict[str, Any]:
         "axes": {axis.name: [value.label for value in axis.values] for axis in plan.axes},
         "cells": [_cell_object(result, index) for index in range(len(plan.cells))],
         "best": None if ranking is None else ranking.best,
-        "not_distinguishable_from_best": [] if ranking is None else ranking.equals,
+        "not_distinguishable_from_best": [] if ranking is None else ranking.not_distinguishable,
         "failed": len(result.errors),
     }
 

@@ -21,6 +21,8 @@ class SweepResult:
     plan: Plan
     results: dict[int, CellResult]
     """By cell index, in that order; without the cells that failed."""
+    reused: int
+    """Results that were there from before."""
     errors: dict[int, str]
     ranking: Ranking | None
     """None where no cell finished."""
@@ -35,7 +37,7 @@ def result_of(plan: Plan, done: Done) -> SweepResult:
     """The SweepResult of *plan*."""
     results = {index: CellResult.from_json(done.results[index]) for index in sorted(done.results)}
     ranking = rank({index: result.throughput_tok_s for index, result in results.items()})
-    return SweepResult(plan, results, dict(sorted(done.errors.items())), ranking)
+    return SweepResult(plan, results, done.reused, dict(sorted(done.errors.items())), ranking)
 
 
 def index_of(plan: Plan, positions: tuple[int, ...]) -> int:
@@ -55,17 +57,23 @@ def positions_of(plan: Plan, index: int) -> tuple[int, ...]:
     return tuple(reversed(positions))
 
 
-class Move(NamedTuple):
-    """From the best cell to the next one along an axis: what it costs, and why."""
+def line_through(plan: Plan, index: int, at: int) -> list[int]:
+    """The cells that differ from cell *index* along axis *at* only, in the axis's order."""
+    home = positions_of(plan, index)
+    places = range(len(plan.axes[at].values))
+    return [index_of(plan, (*home[:at], place, *home[at + 1 :])) for place in places]
 
-    axis: Axis
+
+class Move(NamedTuple):
+    """From the best cell to the next one along an axis: what changes, and why."""
+
     label: str
     """The value moved to."""
-    throughput_tok_s: float
-    step_ms: float
-    length: float
-    components_ms: dict[Component, float]
-    """Change of each component's share of the step, in ms."""
+    delta_tok_s: float
+    delta_step_ms: float
+    delta_length: float
+    delta_ms: dict[Component, float]
+    """Change of each component's share of the step, in ms; the largest first."""
     launch: LaunchMode | None
     """How the verify pass is launched there, where that differs."""
 
@@ -78,55 +86,56 @@ class Neighbourhood(NamedTuple):
     """Its value."""
     moves: tuple[Move, ...]
     """To the next finished cell below and above, where there is one."""
-    inside: bool
-    """True where finished cells lie on both sides of it."""
+    plateau: tuple[str, ...]
+    """Values around and with the best one that are not distinguishable from it."""
+    below: bool
+    """True where some cell below it is distinguishably slower."""
+    above: bool
+    """True where some cell above it is distinguishably slower."""
 
 
 def neighbourhoods(result: SweepResult) -> list[Neighbourhood]:
     """The surroundings of the best cell along every axis; empty where no cell finished."""
     if result.ranking is None:
         return []
-    return [_along(result, axis) for axis in range(len(result.plan.axes))]
+    return [_along(result, result.ranking, at) for at in range(len(result.plan.axes))]
 
 
-def _along(result: SweepResult, at: int) -> Neighbourhood:
-    plan = result.plan
-    assert result.ranking is not None
-    best = result.ranking.best
-    axis, home = plan.axes[at], positions_of(plan, best)
-    found = [_next(result, home, at, way) for way in (-1, 1)]
-    moves = [
-        _move(result, axis, axis.values[positions_of(plan, index)[at]].label, best, index)
-        for index in found
-        if index is not None
-    ]
-    return Neighbourhood(axis, axis.values[home[at]].label, tuple(moves), None not in found)
+def _along(result: SweepResult, ranking: Ranking, at: int) -> Neighbourhood:
+    """The surroundings along axis *at*, among the cells that finished."""
+    plan, axis, best = result.plan, result.plan.axes[at], ranking.best
+    labels = dict(zip(line_through(plan, best, at), (v.label for v in axis.values), strict=True))
+    line = [index for index in labels if index in result.results]
+    here = line.index(best)
+    slower = [ranking.verdicts[index].distinguishable for index in line]
+    first = here - next((n for n, found in enumerate(reversed(slower[:here])) if found), here)
+    last = here + next((n for n, found in enumerate(slower[here + 1 :]) if found), len(line) - here - 1)
+    return Neighbourhood(
+        axis,
+        labels[best],
+        tuple(
+            _move(result, labels[line[next_]], best, line[next_])
+            for next_ in (here - 1, here + 1)
+            if 0 <= next_ < len(line)
+        ),
+        tuple(labels[index] for index in line[first : last + 1]),
+        any(slower[:here]),
+        any(slower[here + 1 :]),
+    )
 
 
-def _next(result: SweepResult, home: tuple[int, ...], at: int, way: int) -> int | None:
-    """The nearest finished cell from *home* along axis *at*."""
-    position = home[at] + way
-    while 0 <= position < len(result.plan.axes[at].values):
-        index = index_of(result.plan, (*home[:at], position, *home[at + 1 :]))
-        if index in result.results:
-            return index
-        position += way
-    return None
-
-
-def _move(result: SweepResult, axis: Axis, label: str, best: int, index: int) -> Move:
+def _move(result: SweepResult, label: str, best: int, index: int) -> Move:
     here, there = result.results[best].summary, result.results[index].summary
-    step = {True: here["step_time_ms"]["mean"], False: there["step_time_ms"]["mean"]}
+    step_here, step_there = here["step_time_ms"]["mean"], there["step_time_ms"]["mean"]
     components = {
-        component: there["breakdown"][component.name.lower()] * step[False]
-        - here["breakdown"][component.name.lower()] * step[True]
+        component: there["breakdown"][component.name.lower()] * step_there
+        - here["breakdown"][component.name.lower()] * step_here
         for component in Component
     }
     return Move(
-        axis,
         label,
         there["throughput_tok_s"]["mean"] - here["throughput_tok_s"]["mean"],
-        step[False] - step[True],
+        step_there - step_here,
         there["acceptance_length"]["mean"] - here["acceptance_length"]["mean"],
         dict(sorted(components.items(), key=lambda pair: -abs(pair[1]))),
         _launch(result.plan, best, index),

@@ -6,7 +6,7 @@ from contextlib import closing
 from enum import Enum
 from pathlib import Path
 
-from sim import output
+from sim import files
 from sim.sweeps import pictures, report, tables
 from sim.sweeps.conduct import Pool, Progress, conduct
 from sim.sweeps.errors import SweepError
@@ -15,7 +15,7 @@ from sim.sweeps.result import SweepResult, result_of
 from sim.sweeps.store import Store
 
 
-class Stored(Enum):
+class IfStored(Enum):
     """What to do with cells that the folder has from before."""
 
     REFUSE = "refuse"
@@ -23,19 +23,19 @@ class Stored(Enum):
     RESTART = "restart"
 
 
-def sweep(plan: Plan, folder: Path, stored: Stored, pool: Pool, progress: Progress) -> SweepResult:
+def sweep(plan: Plan, folder: Path, if_stored: IfStored, pool: Pool, progress: Progress) -> SweepResult:
     """Run *plan*, or what is left of it, and write every file into *folder*.
 
     OSError or SweepError before any work where *folder* cannot be written to.
     """
-    output.prepare(folder)
+    files.prepare(folder)
     with closing(Store(folder)) as store:
-        if len(store) and stored is Stored.REFUSE:
+        if len(store) and if_stored is IfStored.REFUSE:
             raise SweepError(
                 str(folder),
                 f"has {len(store):,} finished cells; --resume goes on with them, --restart forgets them",
             )
-        if stored is Stored.RESTART:
+        if if_stored is IfStored.RESTART:
             store.clear()
         done = conduct(plan, store, pool, progress)
     result = result_of(plan, done)
@@ -47,6 +47,6 @@ def write(result: SweepResult, folder: Path) -> list[str]:
     """Write tables, pictures, report and JSON of *result*; the names of the files."""
     names = tables.write(result, folder)
     names += pictures.write(result, folder)
-    output.replace(folder / "report.txt", "\n".join(report.lines(result)) + "\n")
-    output.replace(folder / "sweep.json", output.as_json(report.as_object(result)) + "\n")
+    files.replace(folder / "report.txt", "\n".join(report.lines(result)) + "\n")
+    files.replace(folder / "sweep.json", files.as_json(report.as_object(result)) + "\n")
     return [*names, "report.txt", "sweep.json"]

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sim import output
+from sim import files
 from sim.sweeps.axes import Axis, Value
 from sim.sweeps.plan import Cell
 from sim.sweeps.result import SweepResult
@@ -81,7 +81,7 @@ def _throughputs(result: SweepResult) -> list[float]:
 def write(result: SweepResult, folder: Path) -> list[str]:
     """Write the tables into *folder*; the names of the files."""
     cells, runs = cell_table(result), run_table(result)
-    output.replace(folder / "cells.csv", _csv(cells))
+    files.replace(folder / "cells.csv", _csv(cells))
     _parquet(cells, folder / "cells.parquet")
     _parquet(runs, folder / "runs.parquet")
     return ["cells.csv", "cells.parquet", "runs.parquet"]
@@ -89,7 +89,7 @@ def write(result: SweepResult, folder: Path) -> list[str]:
 
 def _csv(table: pa.Table) -> str:
     rows = ([_text(value) for value in row.values()] for row in table.to_pylist())
-    return output.csv_text(table.column_names, rows)
+    return files.csv_text(table.column_names, rows)
 
 
 def _text(value: Any) -> Any:
@@ -98,5 +98,5 @@ def _text(value: Any) -> Any:
 
 def _parquet(table: pa.Table, path: Path) -> None:
     """Write *table* at *path* in one move."""
-    with output.replacing(path) as temporary:
+    with files.replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")

@@ -27,9 +27,10 @@ from strategies import (
 from hwmodels.estimate import Source
 from hwmodels.work import AllReduce
 from sim import batch
-from sim.accounts import Accounts, MeanTimes
+from sim.accounts import Accounts
 from sim.fusion import fuse
 from sim.graph import Component, IntArray, Op, Phase, StepGraph
+from sim.means import MeanTimes
 from sim.pieces import Pieces
 from sim.records import StepRecords
 from sim.simulate import Chunk, Simulation
@@ -62,7 +63,7 @@ def booked(pieces: Pieces, mean: MeanTimes, durations: IntArray) -> StepRecords:
 
 def ops_of(pieces: Pieces, mean: MeanTimes, durations: IntArray) -> tuple[IntArray, IntArray]:
     """Durations and ends (steps, ops) of the same steps, op by op."""
-    ops = pieces.fusion.split(durations, mean.labels[:, pieces.label_of])
+    ops = pieces.fusion.split(durations, mean.label_s[:, pieces.label_of])
     return ops, oracle.play(pieces.fusion.graph, ops)
 
 
@@ -135,13 +136,13 @@ def test_at_ties_the_path_of_the_pieces_is_divided_among_their_work(case: Pieces
 
 def shares(pieces: Pieces, mean: MeanTimes, step: int, piece: int) -> np.ndarray:
     """How the time of *piece* is divided among components, op by op."""
-    parts = mean.parts[step, int(pieces.kind_of[piece])]
+    parts = mean.part_s[step, int(pieces.kind_of[piece])]
     beside = 2 if parts[1] >= parts[2] else 1
     divided = np.zeros(len(Component))
     for op in np.flatnonzero(pieces.piece_of_op == piece):
         if pieces.part_of_op[op] != beside:
             label = pieces.label_of[op]
-            divided[list(Component).index(pieces.labels[label].component)] += mean.labels[step, label]
+            divided[list(Component).index(pieces.labels[label].component)] += mean.label_s[step, label]
     return divided / divided.sum()
 
 
@@ -172,9 +173,9 @@ def test_ranks_wait_at_collectives_as_long_as_op_by_op(case: PiecesCase) -> None
     ops, end = ops_of(*case)
     graph, records = pieces.fusion.graph, booked(*case)
     waits = [round(oracle.collective_wait(graph, row)) for row in end]
-    assert np.abs(records.collective_wait_ns - waits).max() <= 1
+    assert np.abs(records.allreduce_wait_ns - waits).max() <= 1
     collectives = [index for index, op in enumerate(graph.ops) if isinstance(op.work, AllReduce)]
-    assert records.collective_transfer_ns.tolist() == ops[:, collectives].sum(axis=1).tolist()
+    assert records.allreduce_transfer_ns.tolist() == ops[:, collectives].sum(axis=1).tolist()
 
 
 def labelled_graph(rows: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]) -> StepGraph:
@@ -205,8 +206,8 @@ def test_a_rank_waits_from_the_end_of_its_own_work_to_that_of_the_last() -> None
     pieces = Pieces(fuse(StepGraph(graph.lanes, (*ranked, graph.ops[3]))))
     mean = mean_times(pieces, np.ones((2, len(pieces.labels))))
     records = booked(pieces, mean, np.array([[10, 4, 1, 7], [5, 5, 5, 2]]))
-    assert records.collective_wait_ns.tolist() == [5, 0]
-    assert records.collective_transfer_ns.tolist() == [7, 2]
+    assert records.allreduce_wait_ns.tolist() == [5, 0]
+    assert records.allreduce_transfer_ns.tolist() == [7, 2]
 
 
 def test_a_lane_without_a_rank_keeps_no_rank_waiting() -> None:
@@ -214,7 +215,7 @@ def test_a_lane_without_a_rank_keeps_no_rank_waiting() -> None:
     first: Op = graph.ops[0]._replace(rank=0)
     pieces = Pieces(fuse(StepGraph(graph.lanes, (first, *graph.ops[1:]))))
     mean = mean_times(pieces, np.ones((1, len(pieces.labels))))
-    assert booked(pieces, mean, np.array([[10, 90, 7]])).collective_wait_ns.tolist() == [0]
+    assert booked(pieces, mean, np.array([[10, 90, 7]])).allreduce_wait_ns.tolist() == [0]
 
 
 @any_scenario
@@ -235,7 +236,7 @@ def test_a_whole_run_holds_lanes_and_waits_as_op_by_op(name: str) -> None:
     pieces_on_lane = np.array([len(set(found.pieces.piece_of_op[[*q]].tolist())) for q in found.graph.queues])
     assert (np.abs(steps.busy_ns - held) <= 1 + pieces_on_lane).all()
     waits = [oracle.collective_wait(found.graph, row) for row in end]
-    assert np.abs(steps.collective_wait_ns - waits).max() <= 0.5 + 1e-3
+    assert np.abs(steps.allreduce_wait_ns - waits).max() <= 0.5 + 1e-3
 
 
 def test_without_noise_a_step_is_booked_in_proportion_to_mean_times() -> None:

@@ -31,10 +31,11 @@ from hwmodels.work import (
     Work,
 )
 from sim import draws
-from sim.draws import BaseTimes, Family, Noise, NoisePlan, RandomStream, Stretch, stretches
+from sim.draws import Family, Noise, NoisePlan, RandomStream, Stretch, stretches
 from sim.fusion import fuse, unfused
 from sim.graph import Component, GraphBuilder, IntArray, Lane, Op, Phase, StepGraph
-from sim.pieces import Pieces, whole
+from sim.means import BaseTimes
+from sim.pieces import Pieces, along_piece
 from sim.setup import Setup
 from sim.simulate import Simulation
 from sim.step import decode_step
@@ -130,9 +131,9 @@ def drawn_pieces(
     setup: Setup, pieces: Pieces, label_seconds: np.ndarray, steps: int, run: int = 0
 ) -> IntArray:
     """Durations of *steps* steps in which every work takes *label_seconds* on average."""
-    parts = pieces.part_times(np.tile(label_seconds, (steps, 1)))
+    parts = pieces.part_sums(np.tile(label_seconds, (steps, 1)))
     plan = NoisePlan(setup.machine, pieces, label_seconds)
-    return Noise(plan, setup.scenario.seed, run).durations(whole(parts, parts))
+    return Noise(plan, setup.scenario.seed, run).durations(along_piece(parts, parts))
 
 
 def drawn(setup: Setup, graph: StepGraph, steps: int, run: int = 0, microseconds: float = 100) -> IntArray:
@@ -167,7 +168,7 @@ def seeded(seed: int) -> Setup:
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(0, 3))
 def test_the_size_of_a_chunk_changes_nothing(chunks: list[int], run: int) -> None:
     pieces = Pieces(unfused(graph_with(kernels=3, host=2)))
-    seconds = np.random.default_rng(1).uniform(1e-6, 1e-3, (sum(chunks), pieces.kinds))
+    seconds = np.random.default_rng(1).uniform(1e-6, 1e-3, (sum(chunks), pieces.kind_count))
     plan = NoisePlan(noisy().machine, pieces, seconds[0])
     in_parts = Noise(plan, 1, run)
     bounds = pairwise([0, *np.cumsum(chunks).tolist()])
@@ -361,9 +362,9 @@ def test_without_noise_every_op_takes_its_rounded_base_time(overrides: tuple[str
     pieces = Pieces(unfused(decode_step(setup)))
     base = BaseTimes(setup, pieces).seconds(np.array([4096, 5000]))
     expected = [[round(row[label] * 1e9) for label in pieces.label_of] for row in base]
-    parts = pieces.part_times(base)
+    parts = pieces.part_sums(base)
     noise = Noise(NoisePlan(setup.machine, pieces, base[0]), 0, 0)
-    assert noise.durations(whole(parts, parts)).tolist() == expected
+    assert noise.durations(along_piece(parts, parts)).tolist() == expected
 
 
 def test_base_times_are_the_cost_model_at_each_context() -> None:
@@ -538,12 +539,13 @@ def test_every_piece_belongs_to_one_stretch_of_one_stream(overrides: tuple[str, 
     plan, found = NoisePlan(simulation.setup.machine, pieces, seconds), stretches(pieces.graph)
     served = np.concatenate([one.pieces for one in plan.streams.values()])
     assert sorted(served.tolist()) == list(range(len(pieces.graph.ops)))
-    assert simulation.values_per_step == len(set(found))
+    # Beside one value a stretch: drift, two for stalls, and acceptance.
+    assert simulation.values_per_step == len(set(found)) + 4
     for stream, one in plan.streams.items():
         mine = [found[piece] for piece in one.pieces.tolist()]
         assert {stretch.stream for stretch in mine} == {stream}
         assert len(set(zip(mine, one.columns.tolist(), strict=True))) == len(set(mine))
-        assert len(set(one.columns.tolist())) == len(set(mine)) == len(one.factors.shape)
+        assert len(set(one.columns.tolist())) == len(set(mine)) == len(one.factors.log_sd)
 
 
 @pytest.mark.parametrize("overrides", [(), ("tree.budget=9",), ("tree.budget=0", "acceptance={length: 1}")])
@@ -566,7 +568,7 @@ def test_noise_follows_the_context_of_each_step() -> None:
     """Twice the mean time takes twice as long in every step, with the same luck."""
     pieces = Pieces(unfused(graph_with(kernels=3)))
     plan = NoisePlan(noisy().machine, pieces, np.full(len(pieces.labels), US))
-    seconds = np.repeat([[1e-3], [2e-3], [4e-3]], pieces.kinds, axis=1)
+    seconds = np.repeat([[1e-3], [2e-3], [4e-3]], pieces.kind_count, axis=1)
     first = Noise(plan, 1, 0).durations(seconds)
     second = Noise(plan, 1, 0).durations(np.full_like(seconds, 1e-3))
     assert np.abs(first - second * [[1], [2], [4]]).max() <= 2

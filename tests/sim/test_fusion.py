@@ -155,7 +155,7 @@ def test_unfused_is_the_graph_itself(case: Case) -> None:
 @given(tied_pieces() | untied_pieces())
 def test_a_split_adds_up_to_its_pieces(case: PiecesCase) -> None:
     pieces, mean, durations = case
-    ops = pieces.fusion.split(durations, mean.labels[:, pieces.label_of])
+    ops = pieces.fusion.split(durations, mean.label_s[:, pieces.label_of])
     assert (ops >= 0).all()
     assert pieces.fusion.durations(ops).tolist() == durations.tolist()
 
@@ -163,7 +163,7 @@ def test_a_split_adds_up_to_its_pieces(case: PiecesCase) -> None:
 @given(tied_pieces() | untied_pieces())
 def test_a_split_step_ends_op_by_op_where_its_pieces_do(case: PiecesCase) -> None:
     pieces, mean, durations = case
-    ops = pieces.fusion.split(durations, mean.labels[:, pieces.label_of])
+    ops = pieces.fusion.split(durations, mean.label_s[:, pieces.label_of])
     expanded = pieces.fusion.expand(oracle.play(pieces.graph, durations), ops)
     assert expanded.tolist() == oracle.play(pieces.fusion.graph, ops).tolist()
 

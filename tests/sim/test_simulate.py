@@ -159,8 +159,8 @@ def test_without_noise_a_piece_takes_its_rounded_mean_time_at_every_context(name
     simulation = Simulation(without_noise(setup(name)))
     chunk = next(simulation.chunks(0))
     mean = simulation.mean_times(chunk.contexts)
-    assert mean.labels.tolist() == simulation.base.seconds(chunk.contexts).tolist()
-    expected = np.rint(1e9 * mean.kinds[:, simulation.pieces.kind_of])
+    assert mean.label_s.tolist() == simulation.base.seconds(chunk.contexts).tolist()
+    expected = np.rint(1e9 * mean.kind_s[:, simulation.pieces.kind_of])
     assert np.abs(chunk.durations - expected).max() == 0
 
 
@@ -228,25 +228,25 @@ def test_a_run_lasts_as_long_as_its_steps_and_throughput_is_tokens_over_time(nam
 @any_scenario
 def test_waits_at_collectives_are_never_negative(name: str) -> None:
     steps = first_run(name).steps
-    assert (steps.collective_wait_ns >= 0).all()
-    assert (steps.collective_transfer_ns >= 0).all()
+    assert (steps.allreduce_wait_ns >= 0).all()
+    assert (steps.allreduce_transfer_ns >= 0).all()
 
 
 def test_one_rank_neither_waits_nor_transfers() -> None:
     steps = first_run("one rank").steps
-    assert steps.collective_transfer_ns.tolist() == [0] * len(steps.lengths)
-    assert steps.collective_wait_ns.tolist() == [0] * len(steps.lengths)
+    assert steps.allreduce_transfer_ns.tolist() == [0] * len(steps.lengths)
+    assert steps.allreduce_wait_ns.tolist() == [0] * len(steps.lengths)
 
 
 def test_equal_ranks_launched_as_a_graph_never_wait_for_one_another() -> None:
     steps = Simulation(without_noise(small_setup())).run(0).steps
-    assert (steps.collective_transfer_ns > 0).all()
-    assert steps.collective_wait_ns.tolist() == [0] * len(steps.lengths)
+    assert (steps.allreduce_transfer_ns > 0).all()
+    assert steps.allreduce_wait_ns.tolist() == [0] * len(steps.lengths)
 
 
 def test_ranks_wait_for_a_slower_one() -> None:
     steps = Simulation(without_noise(small_setup(), rank_cv=0.05)).run(0).steps
-    assert (steps.collective_wait_ns > 0).all()
+    assert (steps.allreduce_wait_ns > 0).all()
 
 
 def test_a_listener_hears_of_every_run_in_order() -> None:
@@ -275,9 +275,9 @@ def test_two_budgets_meet_the_same_luck() -> None:
 def test_waiting_for_the_host_is_not_waiting_for_other_ranks(launch: str) -> None:
     # Budget 9 runs eagerly on sm_103: every kernel waits for its own launch.
     setup = without_noise(small_setup(launch, "load.output_tokens=1"))
-    assert Simulation(setup).run(0).steps.collective_wait_ns[0] == 0
+    assert Simulation(setup).run(0).steps.allreduce_wait_ns[0] == 0
 
 
 def test_ranks_wait_for_the_slowest_on_average() -> None:
     setup = without_noise(small_setup("load.output_tokens=1"), rank_cv=0.02)
-    assert Simulation(setup).run(0).steps.collective_wait_ns[0] > 0
+    assert Simulation(setup).run(0).steps.allreduce_wait_ns[0] > 0

@@ -49,8 +49,8 @@ def test_sums_are_those_of_all_steps_of_all_runs(indices: list[int]) -> None:
     for name in PER_STEP:
         every = np.concatenate([getattr(run.steps, name) for run in chosen])
         assert getattr(found, name).tolist() == every.sum(axis=0).tolist()
-    assert found.collective_wait_ns == sum(int(run.steps.collective_wait_ns.sum()) for run in chosen)
-    assert found.collective_transfer_ns == sum(int(run.steps.collective_transfer_ns.sum()) for run in chosen)
+    assert found.allreduce_wait_ns == sum(int(run.steps.allreduce_wait_ns.sum()) for run in chosen)
+    assert found.allreduce_transfer_ns == sum(int(run.steps.allreduce_transfer_ns.sum()) for run in chosen)
 
 
 def test_lengths_and_step_times_of_every_step_are_kept_run_after_run() -> None:
@@ -135,6 +135,6 @@ def test_the_summary_of_a_tally_is_that_of_its_runs() -> None:
     for at, lane in enumerate(simulation().graph.lanes):
         held = sum(int(one.busy_ns[:, at].sum()) for one in steps)
         assert found.utilisation[lane] == pytest.approx(held / total)
-    waited = sum(int(one.collective_wait_ns.sum()) for one in steps)
+    waited = sum(int(one.allreduce_wait_ns.sum()) for one in steps)
     assert found.allreduce_wait_ms == pytest.approx(waited / len(lengths) / 1e6)
     assert list(found.components.values()) == sorted(found.components.values(), reverse=True)

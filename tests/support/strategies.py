@@ -10,10 +10,11 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from hwmodels.work import AllReduce, Barrier, Elementwise
-from sim.accounts import MeanTimes
+from sim import means
 from sim.fusion import fuse
 from sim.graph import Component, GraphBuilder, IntArray, Lane, Op, Phase, StepGraph
-from sim.pieces import Label, Pieces, whole
+from sim.means import MeanTimes
+from sim.pieces import Label, Pieces
 
 FloatArray = NDArray[np.float64]
 Case = tuple[StepGraph, IntArray]
@@ -151,7 +152,7 @@ def tied_pieces(draw: st.DrawFn) -> PiecesCase:
     shape = (draw(st.integers(1, MAX_STEPS)), len(pieces.labels))
     mean = mean_times(pieces, draw(hnp.arrays(float, shape, elements=st.sampled_from(TIED_SECONDS))))
     short = hnp.arrays(np.int64, (shape[0], len(pieces.graph.ops)), elements=st.integers(0, 9))
-    return pieces, mean, np.where(mean.kinds[:, pieces.kind_of] > 0, draw(short), 0)
+    return pieces, mean, np.where(mean.kind_s[:, pieces.kind_of] > 0, draw(short), 0)
 
 
 @st.composite
@@ -162,13 +163,12 @@ def untied_pieces(draw: st.DrawFn, shapes: st.SearchStrategy[StepGraph] | None =
     takes_time = draw(hnp.arrays(bool, len(pieces.labels)))
     mean = mean_times(pieces, takes_time * luck.uniform(1e-6, 1e-4, (steps, len(pieces.labels))))
     long = luck.integers(LONG_NS // 100, LONG_NS, (steps, len(pieces.graph.ops)))
-    return pieces, mean, np.where(mean.kinds[:, pieces.kind_of] > 0, long, 0)
+    return pieces, mean, np.where(mean.kind_s[:, pieces.kind_of] > 0, long, 0)
 
 
 def mean_times(pieces: Pieces, label_seconds: FloatArray) -> MeanTimes:
     """The mean times of *pieces*, from those of their work (steps, labels)."""
-    parts = pieces.part_times(label_seconds)
-    return MeanTimes(label_seconds, parts, whole(parts, parts))
+    return means.mean_times(pieces, label_seconds)
 
 
 def add_block(builder: GraphBuilder, block: Block, ranks: int, size: int) -> None:

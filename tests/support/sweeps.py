@@ -27,7 +27,7 @@ from sim.sweeps.conduct import Done, conduct
 from sim.sweeps.executors import Workers
 from sim.sweeps.plan import Plan, from_target
 from sim.sweeps.result import SweepResult, result_of
-from sim.sweeps.run import Stored, sweep
+from sim.sweeps.run import IfStored, sweep
 from sim.sweeps.store import FILE, Store
 
 TINY = """\
@@ -139,7 +139,7 @@ def scripted(
     return pool
 
 
-def swept(plan: Plan, folder: Path, pool: Pool = threads, stored: Stored = Stored.REFUSE) -> SweepResult:
+def swept(plan: Plan, folder: Path, pool: Pool = threads, stored: IfStored = IfStored.REFUSE) -> SweepResult:
     """*plan* run into *folder*."""
     return sweep(plan, folder, stored, pool, lambda: None)
 
