@@ -130,7 +130,7 @@ def sweep(
         Path | None, typer.Option(help="Results go to OUT/<sweep>/; results/sweeps/ by default.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the cells that OUT has.")] = False,
-    restart: Annotated[bool, typer.Option("--restart", help="Forget the cells that OUT has.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Run again what OUT has.")] = False,
     as_json: JsonOption = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="No progress bar and no report; files only.")
@@ -299,7 +299,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_BROKEN_PIPE)
     except OSError as problem:
-        _fail(f"{problem.filename or 'file'}: {problem.strerror or problem}")
+        _fail(f"{problem.filename or 'output'}: {problem.strerror or problem}")
 
 
 def _fail(message: str) -> None:

@@ -343,6 +343,18 @@ def changed(document: Document, key: str, value: Any, place: str) -> Document:
     return Document(document.file, merged, {**places, path: (place, 0)})
 
 
+def located(key: str, value: Any, folder: Path) -> Any:
+    """*value* of *key* with the catalog entries it names by file looked for in *folder*."""
+    parts = key.split(".")
+    nested = value
+    for part in reversed(parts):
+        nested = {part: nested}
+    found: Any = _with_entry_paths(Document("", nested), folder).data
+    for part in parts:
+        found = found[part]
+    return found
+
+
 def check_key(key: str, place: str) -> None:
     """Raise a ScenarioError where no scenario has *key*, with the nearest one that it has."""
     path = tuple(key.split("."))

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from hwmodels.documents import parse
 from sim.errors import ScenarioError
-from sim.scenario import CATALOG_KEYS, check_key, unknown_entry
+from sim.scenario import check_key, located, unknown_entry
 
 MAX_VALUES = 1000
 RANGE = re.compile(r"(-?[\d.]+)\.\.(-?[\d.]+)(?:([:*])(-?[\d.]+))?")
-BUNDLE_NAME = re.compile(r"[A-Za-z][\w-]*")
-COLUMNS = frozenset({"cell", "run", "error", "runs", "steps", "tokens", "best"})
-"""Columns of the result tables that are plain words."""
-CATALOG_NAMES = frozenset(".".join(map(str, path)) for path in CATALOG_KEYS)
+BUNDLE_NAME = re.compile(r"[A-Za-z][\w-]{0,39}")
+COLUMNS = (
+    *("cell", "run", "error", "step", "tokens", "duration", "best", "from_best", "distinguishable"),
+    *("throughput", "acceptance", "breakdown", "sources"),
+)
+"""How columns of the result tables begin; see ``sim.sweeps.tables``."""
+FIXED = frozenset({"question", "assumptions", "anchor", "runs", "seed"})
+"""Keys that are the same in every cell: texts, and what cells are compared on."""
+EXACT = 2**53
+"""Whole numbers beyond this are names: a float cannot tell them apart."""
 UNITS = {
     "tree.budget": "nodes",
     "drafter.block": "positions",
@@ -88,7 +94,7 @@ def from_values(name: str, given: Any, place: str, folder: Path) -> Axis:
         _check_bundle_name(name, place)
         values = [_bundle(label, changes, name, place, folder) for label, changes in given.items()]
     else:
-        check_key(name, place)
+        _check_axis_key(name, place)
         items = given if isinstance(given, list) else [given]
         expanded = [value for item in items for value in _expand(item, name, place)]
         values = [_single(name, value, place, folder) for value in expanded]
@@ -97,6 +103,7 @@ def from_values(name: str, given: Any, place: str, folder: Path) -> Axis:
     if all(value.number is not None for value in values):
         # In their own order, so that neighbours on the axis are neighbours in value.
         values.sort(key=lambda value: value.number or 0.0)
+    values = _shortened(values)
     labels = [value.label for value in values]
     for label in labels:
         if labels.count(label) > 1:
@@ -104,40 +111,48 @@ def from_values(name: str, given: Any, place: str, folder: Path) -> Axis:
     return Axis(name, tuple(values), place)
 
 
+def _shortened(values: list[Value]) -> list[Value]:
+    """Files by their names alone, where these tell them apart."""
+    short = [Path(v.label).stem if v.label.endswith(".yaml") else v.label for v in values]
+    if len(set(short)) < len(short):
+        return values
+    return [replace(value, label=label) for value, label in zip(values, short, strict=True)]
+
+
 def _check_bundle_name(name: str, place: str) -> None:
     """A bundle's name becomes a column and part of file names."""
-    if not BUNDLE_NAME.fullmatch(name) or name in COLUMNS:
+    if not BUNDLE_NAME.fullmatch(name) or name.startswith(COLUMNS):
         raise ScenarioError(
             place, 0, name, "the name of a bundle is a word that is no column of the results, such as machine"
         )
+
+
+def _check_axis_key(key: str, place: str) -> None:
+    check_key(key, place)
+    if key.partition(".")[0] in FIXED:
+        raise ScenarioError(place, 0, key, "is the same in every cell; it cannot be an axis")
 
 
 def _bundle(label: str, changes: Any, name: str, place: str, folder: Path) -> Value:
     if not isinstance(changes, dict) or not changes:
         raise ScenarioError(place, 0, f"{name}.{label}", "expected a mapping of scenario keys to values")
     for key in changes:
-        check_key(key, place)
-    return Value(label, tuple((key, _found(key, v, folder)) for key, v in changes.items()), None)
+        _check_axis_key(key, place)
+    return Value(label, tuple((key, located(key, v, folder)) for key, v in changes.items()), None)
 
 
 def _single(name: str, value: Any, place: str, folder: Path) -> Value:
-    problem = unknown_entry(name, _found(name, value, folder))
+    setting = located(name, value, folder)
+    problem = unknown_entry(name, setting)
     if problem:
         raise ScenarioError(place, 0, name, problem)
-    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-    return Value(_label(value), ((name, _found(name, value, folder)),), number)
+    return Value(str(value), ((name, setting),), _number(value))
 
 
-def _label(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return Path(value).stem if isinstance(value, str) and value.endswith(".yaml") else str(value)
-
-
-def _found(key: str, value: Any, folder: Path) -> Any:
-    """*value* with the catalog entry it names by file looked for in *folder*."""
-    by_file = key in CATALOG_NAMES and isinstance(value, str) and value.endswith(".yaml")
-    return str(folder / value) if by_file else value
+def _number(value: Any) -> float | None:
+    """*value* as a number, where it is one that a float can hold."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= EXACT
+    return float(value) if number else None
 
 
 def _expand(item: Any, name: str, place: str) -> list[Any]:

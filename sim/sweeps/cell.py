@@ -52,6 +52,14 @@ class CellResult(NamedTuple):
         """The result that *text* holds."""
         return cls(**json.loads(text))
 
+    @classmethod
+    def readable(cls, text: str) -> bool:
+        """False where *text* holds no result, as in a damaged store."""
+        try:
+            return bool(cls.from_json(text).runs)
+        except (ValueError, TypeError):
+            return False
+
     @property
     def throughput_tok_s(self) -> list[float]:
         """Of each run."""

@@ -7,14 +7,14 @@ at a time, so that the one to blame is found and the others are not lost with it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from sim import digests
-from sim.sweeps.cell import Outcome, Task, run_cell
+from sim.sweeps.cell import CellResult, Outcome, Task, run_cell
 from sim.sweeps.errors import SweepError
 from sim.sweeps.executors import Workers
 from sim.sweeps.plan import Cell, Plan
@@ -39,12 +39,14 @@ class Done(NamedTuple):
     """Results that the store already had."""
 
 
-def conduct(plan: Plan, store: Store, pool: Pool, progress: Progress = lambda: None) -> Done:
-    """Run what *store* does not have yet.
+def conduct(
+    plan: Plan, known: Mapping[str, str], store: Store, pool: Pool, progress: Progress = lambda: None
+) -> Done:
+    """Run the cells whose results are not *known* by key; each goes into *store* as it ends.
 
     SweepError where the sweep as a whole cannot go on; what ended before that is stored.
     """
-    stored = store.results()
+    stored = {key: text for key, text in known.items() if CellResult.readable(text)}
     valid = [cell for cell in plan.cells if cell.setup is not None]
     results = {cell.index: stored[cell.key] for cell in valid if cell.key in stored}
     errors = {cell.index: cell.error or "" for cell in plan.cells if cell.setup is None}

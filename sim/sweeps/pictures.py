@@ -7,6 +7,8 @@ best cell's value. Bytes depend on nothing but the result.
 from __future__ import annotations
 
 import itertools
+import textwrap
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ STYLE: Any = {
     "font.family": "DejaVu Sans",
     "svg.hashsalt": "specdec-sim",
     "svg.fonttype": "path",
+    # A question may speak of dollars.
+    "text.parse_math": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
@@ -36,6 +40,12 @@ COLOURS = "cividis"
 MAX_NUMBERED = 16
 """A map with more values along a side than this has no numbers in its cells."""
 MAX_CURVES = 6
+CURVE_SIZE = (6.4, 4.2)
+LARGEST = 14.0
+"""Inches a side; larger grids get smaller cells."""
+MAX_TICKS = 20
+MAX_CURVE_TICKS = 11
+TITLE_COLUMNS_PER_INCH = 12
 LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 MARKERS = "osD^vP"
 QUANTITY = "throughput (tok/s)"
@@ -64,7 +74,9 @@ def _figures(result: SweepResult) -> Iterator[tuple[str, Figure]]:
 
 def _saved(figure: Figure, path: Path) -> str:
     metadata = {"Date": None} if path.suffix == ".svg" else {"Software": "specdec-sim"}
-    with files.replacing(path) as temporary:
+    with files.replacing(path) as temporary, warnings.catch_warnings():
+        # A script that the font lacks shows as boxes; the tables have the text.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure.savefig(temporary, format=path.suffix[1:], dpi=DPI, metadata=metadata)
     return path.name
 
@@ -76,14 +88,15 @@ def heat_map(result: SweepResult, across: int, up: int) -> Figure:
     cells = _slice(result, across, up)
     values = np.array([[_number(result.throughput(index)) for index in row] for row in cells])
     size = (2.6 + 0.72 * len(x.values), 1.9 + 0.5 * len(y.values))
-    figure = Figure(figsize=(max(6.0, size[0]), max(3.6, size[1])), layout="constrained")
+    width, height = (min(LARGEST, max(least, side)) for side, least in zip(size, (6.4, 3.6), strict=True))
+    figure = Figure(figsize=(width, height), layout="constrained")
     plot = figure.subplots()
     plot.set_facecolor("0.9")
     image = plot.imshow(values, origin="lower", aspect="auto", cmap=COLOURS)
     figure.colorbar(image, ax=plot, label=QUANTITY)
     _ticks(plot, x, y)
     _mark(plot, result, cells, values)
-    plot.set_title(_title(result, {across, up}), fontsize=9, loc="left")
+    plot.set_title(_title(result, {across, up}, width), fontsize=9, loc="left")
     figure.supxlabel(_legend(result), fontsize=8, x=0.01, ha="left")
     return figure
 
@@ -106,10 +119,19 @@ def _slice(result: SweepResult, across: int, up: int) -> NDArray[np.int64]:
 
 def _ticks(plot: Axes, x: Axis, y: Axis) -> None:
     labels = [value.label for value in x.values]
-    plot.set_xticks(range(len(labels)), labels, rotation=0 if max(map(len, labels)) < 7 else 30)
-    plot.set_yticks(range(len(y.values)), [value.label for value in y.values])
+    shown = _thinned(len(labels))
+    tilt = 0 if max(map(len, labels)) < 7 else 30
+    plot.set_xticks(
+        shown, [labels[place] for place in shown], rotation=tilt, ha="right" if tilt else "center"
+    )
+    plot.set_yticks(_thinned(len(y.values)), [y.values[place].label for place in _thinned(len(y.values))])
     plot.set_xlabel(x.title)
     plot.set_ylabel(y.title)
+
+
+def _thinned(count: int) -> list[int]:
+    """Places of ticks that leave room for their labels."""
+    return list(range(0, count, -(-count // MAX_TICKS)))
 
 
 def _mark(plot: Axes, result: SweepResult, cells: NDArray[np.int64], values: NDArray[np.float64]) -> None:
@@ -134,7 +156,7 @@ def _mark(plot: Axes, result: SweepResult, cells: NDArray[np.int64], values: NDA
             )
 
 
-def _title(result: SweepResult, shown: set[int]) -> str:
+def _title(result: SweepResult, shown: set[int], width: float) -> str:
     """The question, and where the axes that are not shown are held."""
     assert result.ranking is not None
     plan = result.plan
@@ -144,7 +166,8 @@ def _title(result: SweepResult, shown: set[int]) -> str:
         for at, axis in enumerate(plan.axes)
         if at not in shown and len(axis.values) > 1
     ]
-    return plan.question + (f"\nat {', '.join(held)}" if held else "")
+    lines = [plan.question, *([f"at {', '.join(held)}"] if held else [])]
+    return "\n".join(textwrap.fill(line, round(width * TITLE_COLUMNS_PER_INCH)) for line in lines)
 
 
 def _legend(result: SweepResult) -> str:
@@ -160,7 +183,7 @@ def curves(result: SweepResult, at: int, beside: int | None) -> Figure:
     """Throughput along one axis, a line per value of another; bands from P5 to P95 of the runs."""
     plan = result.plan
     axis = plan.axes[at]
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    figure = Figure(figsize=CURVE_SIZE, layout="constrained")
     plot = figure.subplots()
     for line, (label, cells) in enumerate(_lines(result, at, beside)):
         _line(plot, result, axis, line, label, cells)
@@ -174,7 +197,8 @@ def curves(result: SweepResult, at: int, beside: int | None) -> Figure:
     plot.grid(alpha=0.3)
     if beside is not None:
         plot.legend(title=plan.axes[beside].title, fontsize=8, title_fontsize=8)
-    plot.set_title(_title(result, {at} | ({beside} if beside is not None else set())), fontsize=9, loc="left")
+    shown = {at, *([] if beside is None else [beside])}
+    plot.set_title(_title(result, shown, CURVE_SIZE[0]), fontsize=9, loc="left")
     figure.supxlabel("line: mean over runs; band: P5 to P95 of single runs", fontsize=8, x=0.01, ha="left")
     return figure
 
@@ -216,9 +240,18 @@ def _line(plot: Axes, result: SweepResult, axis: Axis, line: int, label: str, ce
 
 
 def _numeric_ticks(plot: Axes, axis: Axis) -> None:
-    """The values themselves; a logarithmic scale where they span more than a decade."""
+    """The values themselves, as many as fit; a logarithmic scale where they span more than a decade."""
     numbers = sorted(value.number or 0.0 for value in axis.values)
+    places = numbers
     if numbers[0] > 0 and numbers[-1] / numbers[0] >= 10:
         plot.set_xscale("log")
-    plot.set_xticks(numbers, [f"{number:g}" for number in numbers])
+        places = np.log(numbers).tolist()
+    apart = (places[-1] - places[0]) / MAX_CURVE_TICKS
+    shown = [0]
+    for place in range(1, len(numbers)):
+        if places[place] - places[shown[-1]] >= apart:
+            shown.append(place)
+    labels = [f"{numbers[place]:g}" for place in shown]
+    tilt = 30 if sum(map(len, labels)) > 50 else 0
+    plot.set_xticks([numbers[place] for place in shown], labels, rotation=tilt)
     plot.set_xticks([], minor=True)

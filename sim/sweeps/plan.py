@@ -109,7 +109,10 @@ def _from_file(
     # As it was read: validation turns no number into another, but keys may be of any type.
     own = {name: _axis(document, name, path.parent) for name in described.axes}
     own |= {axis.name: axis for axis in given}
-    settings = [(key, value, _place(document, ("set", key))) for key, value in described.set.items()]
+    settings = [
+        (key, scenario.located(key, value, path.parent), _place(document, ("set", key)))
+        for key, value in described.set.items()
+    ]
     for key in ("runs", "seed"):
         if getattr(described, key) is not None:
             settings.append((key, getattr(described, key), _place(document, (key,))))
@@ -117,7 +120,10 @@ def _from_file(
         scenario.check_key(key, place)
     beside = path.parent / described.scenario
     base = beside if beside.is_file() else shipped.find(described.scenario)
-    every = [*settings, *changes]
+    if "axes" in documents.read(base, ScenarioError).data:
+        raise ScenarioError(*document.place(("scenario",)), "scenario", f"{base} is a sweep, not a scenario")
+    given_keys = {key for key, _, _ in changes}
+    every = [*(setting for setting in settings if setting[0] not in given_keys), *changes]
     return plan(path.stem, described.question, scenario.read(base), list(own.values()), every)
 
 
@@ -138,10 +144,7 @@ def plan(
     changes: Sequence[tuple[str, Any, str]],
 ) -> Plan:
     """The Plan of *base* over the *spanned* axes."""
-    names = [axis.name for axis in spanned]
-    for axis in spanned:
-        if names.count(axis.name) > 1:
-            raise ScenarioError(axis.place, 0, axis.name, "two axes of the same name")
+    _check_once(spanned, changes)
     count = 1
     for axis in spanned:
         count *= len(axis.values)
@@ -156,10 +159,21 @@ def plan(
     return Plan(name, title, tuple(spanned), tuple(cells), said)
 
 
+def _check_once(spanned: Sequence[Axis], changes: Sequence[tuple[str, Any, str]]) -> None:
+    """Refuse a key that two axes, or an axis and a change of all cells, would both set."""
+    set_by = {key: place for key, _, place in changes}
+    for axis in spanned:
+        keys = {axis.name, *(key for value in axis.values for key, _ in value.changes)}
+        for key in sorted(keys):
+            if key in set_by:
+                raise ScenarioError(axis.place, 0, key, f"is set by {set_by[key]} too")
+            set_by[key] = axis.place
+
+
 def _cell(index: int, point: tuple[Value, ...], base: Document, spanned: Sequence[Axis]) -> Cell:
     for axis, value in zip(spanned, point, strict=True):
         for key, setting in value.changes:
-            base = scenario.changed(base, key, setting, f"{axis.name} = {value.label}")
+            base = scenario.changed(base, key, setting, axis.place)
     try:
         setup = resolve(scenario.build(base))
     except (DocumentError, HardwareError) as problem:

@@ -43,7 +43,10 @@ def lines(result: SweepResult) -> list[str]:
 def _head(result: SweepResult) -> list[str]:
     plan = result.plan
     spans = [f"{axis.name}: {', '.join(value.label for value in axis.values)}" for axis in plan.axes]
-    cells = f"{len(plan.cells):,} cells" + (f", {len(result.errors)} failed" if result.errors else "")
+    count = len(plan.cells)
+    cells = f"{count:,} {'cell' if count == 1 else 'cells'}" + (
+        f", {len(result.errors)} failed" if result.errors else ""
+    )
     runs = {found.summary["runs"] for found in result.results.values()}
     counted = f", {'/'.join(str(count) for count in sorted(runs))} runs each" if runs else ""
     changed = [f"In all cells: {', '.join(plan.changes)}"] if plan.changes else []
@@ -62,15 +65,15 @@ def grid(result: SweepResult) -> Table:
     assert result.ranking is not None
     home = list(positions_of(result.plan, result.ranking.best))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(f"{y.name} \\ {x.name}", no_wrap=True)
+    table.add_column(Text(f"{y.name} \\ {x.name}"), no_wrap=True)
     for value in x.values:
-        table.add_column(value.label, justify="right")
+        table.add_column(Text(value.label), justify="right")
     for row, value in enumerate(y.values):
         cells = []
         for column in range(len(x.values)):
             home[down], home[across] = row, column
             cells.append(_mark(result, index_of(result.plan, tuple(home))))
-        table.add_row(value.label, *cells)
+        table.add_row(Text(value.label), *cells)
     return table
 
 
@@ -90,18 +93,18 @@ def _list(result: SweepResult, at: int) -> Table:
     home = positions_of(result.plan, result.ranking.best)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in (axis.name, "tok/s", "+-", "step ms", "tokens a step"):
-        table.add_column(name, justify="right")
+        table.add_column(Text(name), justify="right")
     for position, value in enumerate(axis.values[:MAX_ROWS]):
         index = index_of(result.plan, (*home[:at], position, *home[at + 1 :]))
         found = result.results.get(index)
         if found is None:
-            table.add_row(value.label, "-")
+            table.add_row(Text(value.label), "-")
             continue
         summary = found.summary
         width = summary["throughput_tok_s"]["half_width"]
         quantities = (summary["step_time_ms"]["mean"], summary["acceptance_length"]["mean"])
         cells = [_mark(result, index), "" if width is None else f"{width:.1f}", *map(number, quantities)]
-        table.add_row(value.label, *cells)
+        table.add_row(Text(value.label), *cells)
     return table
 
 
@@ -197,7 +200,7 @@ def notes(result: SweepResult) -> list[str]:
         return ["No cell finished."]
     found = [
         f"Checked on SimPy: the first {_replayed(result)} steps of every cell, to the nanosecond.",
-        "Run i of every cell meets the same luck. What the figures may be off by is in no interval.",
+        "Run i of every cell draws from the same streams. What the figures may be off by is in no interval.",
     ]
     setup = _some_setup(result)
     if setup.scenario.acceptance.mean_length_range is not None:

@@ -35,9 +35,8 @@ def sweep(plan: Plan, folder: Path, if_stored: IfStored, pool: Pool, progress: P
                 str(folder),
                 f"has {len(store):,} finished cells; --resume goes on with them, --restart forgets them",
             )
-        if if_stored is IfStored.RESTART:
-            store.clear()
-        done = conduct(plan, store, pool, progress)
+        known = store.results() if if_stored is IfStored.RESUME else {}
+        done = conduct(plan, known, store, pool, progress)
     result = result_of(plan, done)
     write(result, folder)
     return result
@@ -47,6 +46,10 @@ def write(result: SweepResult, folder: Path) -> list[str]:
     """Write tables, pictures, report and JSON of *result*; the names of the files."""
     names = tables.write(result, folder)
     names += pictures.write(result, folder)
+    for path in [*folder.glob("map_*"), *folder.glob("curve_*")]:
+        # Of an axis that this sweep no longer has.
+        if path.name not in names:
+            path.unlink()
     files.replace(folder / "report.txt", "\n".join(report.lines(result)) + "\n")
     files.replace(folder / "sweep.json", files.as_json(report.as_object(result)) + "\n")
     return [*names, "report.txt", "sweep.json"]

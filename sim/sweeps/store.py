@@ -46,7 +46,9 @@ class Store:
             self._database.execute(f"PRAGMA user_version = {FORMAT}")
         self._database.execute("COMMIT")
         if version not in (0, FORMAT):
-            raise SweepError(str(self._path), f"format {version}, but this version reads {FORMAT}")
+            raise SweepError(
+                str(self._path), f"format {version}, but this version reads {FORMAT}; delete it to start over"
+            )
 
     def __len__(self) -> int:
         with self._problems():
@@ -54,11 +56,6 @@ class Store:
                 "SELECT count(*) FROM cells WHERE result IS NOT NULL"
             ).fetchone()
         return int(count)
-
-    def clear(self) -> None:
-        """Forget every cell."""
-        with self._problems():
-            self._database.execute("DELETE FROM cells")
 
     def results(self) -> dict[str, str]:
         """The result of every finished cell by key."""
@@ -88,4 +85,6 @@ class Store:
                 str(self._path), "another sweep is writing here" if locked else str(problem)
             ) from None
         except sqlite3.DatabaseError as problem:
-            raise SweepError(str(self._path), f"not a database of sweep cells: {problem}") from None
+            raise SweepError(
+                str(self._path), f"not a database of sweep cells ({problem}); delete it to start over"
+            ) from None
