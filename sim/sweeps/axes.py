@@ -26,8 +26,6 @@ COLUMNS = (
     *("throughput", "acceptance", "breakdown", "sources"),
 )
 """How columns of the result tables begin; see ``sim.sweeps.tables``."""
-FIXED = frozenset({"question", "assumptions", "anchor", "runs", "seed"})
-"""Keys that are the same in every cell: texts, and what cells are compared on."""
 EXACT = 2**53
 """Whole numbers beyond this are names: a float cannot tell them apart."""
 UNITS = {
@@ -94,7 +92,7 @@ def from_values(name: str, given: Any, place: str, folder: Path) -> Axis:
         _check_bundle_name(name, place)
         values = [_bundle(label, changes, name, place, folder) for label, changes in given.items()]
     else:
-        _check_axis_key(name, place)
+        check_key(name, place)
         items = given if isinstance(given, list) else [given]
         expanded = [value for item in items for value in _expand(item, name, place)]
         values = [_single(name, value, place, folder) for value in expanded]
@@ -127,17 +125,11 @@ def _check_bundle_name(name: str, place: str) -> None:
         )
 
 
-def _check_axis_key(key: str, place: str) -> None:
-    check_key(key, place)
-    if key.partition(".")[0] in FIXED:
-        raise ScenarioError(place, 0, key, "is the same in every cell; it cannot be an axis")
-
-
 def _bundle(label: str, changes: Any, name: str, place: str, folder: Path) -> Value:
     if not isinstance(changes, dict) or not changes:
         raise ScenarioError(place, 0, f"{name}.{label}", "expected a mapping of scenario keys to values")
     for key in changes:
-        _check_axis_key(key, place)
+        check_key(key, place)
     return Value(label, tuple((key, located(key, v, folder)) for key, v in changes.items()), None)
 
 

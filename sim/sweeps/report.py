@@ -200,7 +200,7 @@ def notes(result: SweepResult) -> list[str]:
         return ["No cell finished."]
     found = [
         f"Checked on SimPy: the first {_replayed(result)} steps of every cell, to the nanosecond.",
-        "Run i of every cell draws from the same streams. What the figures may be off by is in no interval.",
+        f"{_luck(result)} What the figures may be off by is in no interval.",
     ]
     setup = _some_setup(result)
     if setup.scenario.acceptance.mean_length_range is not None:
@@ -208,6 +208,12 @@ def notes(result: SweepResult) -> list[str]:
     if not setup.scenario.is_plain:
         found.append("Acceptance is what the scenario says; block and budget cap it but do not change it.")
     return found
+
+
+def _luck(result: SweepResult) -> str:
+    if any(axis.name == "seed" for axis in result.plan.axes):
+        return "Run i of every cell of one seed draws from the same streams."
+    return "Run i of every cell draws from the same streams."
 
 
 def _replayed(result: SweepResult) -> str:

@@ -34,7 +34,7 @@ def steps_of_a_chunk(steps: int = CHUNK_STEPS) -> Chunk:
     simulation = prepared()
     contexts = np.full(steps, simulation.setup.scenario.load.context_tokens)
     mean = simulation.mean_times(contexts)
-    return Chunk(np.ones_like(contexts), contexts, mean, noise_of(simulation).durations(mean.kinds))
+    return Chunk(np.ones_like(contexts), contexts, mean, noise_of(simulation).durations(mean.kind_s))
 
 
 def noise_of(simulation: Simulation) -> Noise:
@@ -52,7 +52,7 @@ def test_play_pieces(
 
 
 def test_draw_a_chunk(benchmark: BenchmarkFixture) -> None:
-    noise, kinds = noise_of(prepared()), steps_of_a_chunk().mean.kinds
+    noise, kinds = noise_of(prepared()), steps_of_a_chunk().mean.kind_s
     benchmark.extra_info["steps"] = CHUNK_STEPS
     benchmark(noise.durations, kinds)
 
@@ -73,7 +73,7 @@ def test_critical_time_of_a_chunk(benchmark: BenchmarkFixture) -> None:
     pieces, durations = prepared().pieces, steps_of_a_chunk().durations
     end = batch.play(pieces.graph, durations)
     benchmark.extra_info["steps"] = CHUNK_STEPS
-    benchmark(critical_time, pieces.graph, durations, end, pieces.kind_of, pieces.kinds)
+    benchmark(critical_time, pieces.graph, durations, end, pieces.kind_of, pieces.kind_count)
 
 
 def test_book_a_chunk(benchmark: BenchmarkFixture) -> None:

@@ -71,11 +71,12 @@ def test_a_range_without_a_step_goes_by_ones(first: int, count: int) -> None:
 @given(
     st.lists(st.integers(0, 10**6) | st.sampled_from([0.5, 1.25, 4.4]), min_size=1, max_size=8, unique=True)
 )
-def test_a_list_is_taken_as_it_stands(values: list[float]) -> None:
+def test_numbers_are_taken_as_they_are_in_their_own_order(values: list[float]) -> None:
     axis = from_option(f"acceptance.mean_length={','.join(map(str, values))}")
-    assert settings(axis) == values
-    assert [type(value) for value in settings(axis)] == [type(value) for value in values]
-    assert [value.number for value in axis.values] == [float(value) for value in values]
+    ordered = sorted(values)
+    assert settings(axis) == ordered
+    assert [type(value) for value in settings(axis)] == [type(value) for value in ordered]
+    assert [value.number for value in axis.values] == [float(value) for value in ordered]
     assert axis.numeric
 
 
@@ -157,10 +158,16 @@ def test_the_longest_range_that_is_allowed_is() -> None:
     assert len(from_option(f"tree.budget=1..{MAX_VALUES}").values) == MAX_VALUES
 
 
-@pytest.mark.parametrize("values", [[], {}])
-def test_an_empty_axis_is_refused(values: object) -> None:
+@pytest.mark.parametrize(("name", "values"), [("tree.budget", []), ("engine", {})])
+def test_an_empty_axis_is_refused(name: str, values: object) -> None:
     with pytest.raises(ScenarioError, match="an axis needs at least one value"):
-        from_values("tree.budget", values, "here", Path())
+        from_values(name, values, "here", Path())
+
+
+@pytest.mark.parametrize("name", ["engine/drafter", "../engine", "", "error", "cell", "best", "1st", "a b"])
+def test_a_bundle_has_a_name_that_can_be_a_column_and_a_file(name: str) -> None:
+    with pytest.raises(ScenarioError, match="the name of a bundle is a word that is no column"):
+        from_values(name, {"fast": {"tree.budget": 4}}, "here", Path())
 
 
 @pytest.mark.parametrize("changes", [{}, 4, None, ["tree.budget"]])

@@ -20,7 +20,7 @@ from sweeps import files, plan_of, sim_here, swept, tiny
 from sim.sweeps import executors
 from sim.sweeps.errors import SweepError
 from sim.sweeps.plan import Plan
-from sim.sweeps.run import Stored, sweep
+from sim.sweeps.run import IfStored, sweep
 
 distributed = pytest.importorskip("distributed", reason="Dask is an extra: pip install specdec-sim[cluster]")
 
@@ -79,7 +79,7 @@ def test_a_worker_of_a_cluster_killed_in_the_middle_changes_no_byte(
             os.kill(killed[0], signal.SIGKILL)
 
     pool = partial(executors.cluster, scheduler.scheduler_address)
-    sweep(grid(), tmp_path, Stored.REFUSE, pool, kill_one)
+    sweep(grid(), tmp_path, IfStored.REFUSE, pool, kill_one)
     assert killed
     assert len(ended) == 8
     assert files(tmp_path) == whole

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator, Set
 from contextlib import closing, contextmanager
@@ -25,12 +26,13 @@ from sim.sweeps import conduct as conductor
 from sim.sweeps import executors
 from sim.sweeps.cell import CellResult, Outcome, Task, run_cell, simulate
 from sim.sweeps.conduct import Done, conduct
+from sim.sweeps.errors import SweepError
 from sim.sweeps.executors import Workers
 from sim.sweeps.plan import Cell, Plan
-from sim.sweeps.run import Stored, sweep
+from sim.sweeps.run import IfStored, sweep
 from sim.sweeps.store import Store
 
-DIED = "the worker died (killed, or out of memory)"
+DIED = "its worker died twice (killed, or out of memory)"
 
 
 def echo(task: Task) -> Outcome:
@@ -70,7 +72,7 @@ def expected(plan: Plan, deadly: Set[int] = frozenset()) -> tuple[dict[int, str]
 def test_any_order_and_any_deaths_give_the_same_results(data: st.DataObject) -> None:
     plan = plan_of(f"seed=1..{data.draw(st.integers(1, 7))}", "drafter.block=2,8")
     count = data.draw(st.integers(1, 4))
-    deadly = data.draw(st.sets(st.integers(0, len(plan.cells) - 1), max_size=4))
+    deadly = data.draw(st.sets(st.integers(0, len(plan.cells) - 1), max_size=conductor.MAX_DEATHS - 1))
     luck = data.draw(st.randoms(use_true_random=False))
     with pytest.MonkeyPatch.context() as monkeypatch, TemporaryDirectory() as folder:
         monkeypatch.setattr(conductor, "AHEAD", data.draw(st.integers(1, 3)))
@@ -85,6 +87,30 @@ def test_any_order_and_any_deaths_give_the_same_results(data: st.DataObject) -> 
         _, label, result, error = stored[cell.key]
         assert (result, error) == (results.get(cell.index), errors.get(cell.index))
         assert label == f"seed = {cell.point[0].label}, drafter.block = 8"
+
+
+def test_where_every_worker_dies_the_sweep_gives_up_and_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of("seed=1..9")
+    pool = scripted(monkeypatch, 1, lambda _: 0, echo, lambda task: task.index >= 3)
+    with pytest.raises(SweepError, match=r"workers: 3 workers in a row died, .* finished cells are stored"):
+        conducted(plan, tmp_path, pool)
+    assert [result for _, _, result, _ in rows(tmp_path).values() if result is not None] == [
+        echoed(cell).result for cell in plan.cells[:3]
+    ]
+    again = conducted(plan, tmp_path, scripted(monkeypatch, 1, lambda _: 0, echo))
+    assert (again.results, again.errors) == expected(plan)
+    assert again.reused == 3
+
+
+def test_deaths_between_which_others_live_are_not_in_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, deadly = plan_of("seed=1..30"), {0, 6, 12, 18, 25}
+    pool = scripted(monkeypatch, 1, lambda _: 0, echo, lambda task: task.index in deadly)
+    done = conducted(plan, tmp_path, pool)
+    assert (done.results, done.errors) == expected(plan, deadly)
 
 
 @given(st.data())
@@ -246,11 +272,23 @@ def test_a_worker_killed_in_the_middle_of_a_pool_changes_no_byte(tmp_path: Path)
             worker.kill()
 
     pool = partial(executors.processes, 2)
-    result = sweep(plan, tmp_path / "killed", Stored.REFUSE, pool, kill_one)
+    result = sweep(plan, tmp_path / "killed", IfStored.REFUSE, pool, kill_one)
     assert killed
     assert not result.errors
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
     assert not active_children()
+
+
+def test_an_interrupt_is_for_the_parent_to_hear(tmp_path: Path) -> None:
+    def interrupt_workers() -> None:
+        for worker in active_children():
+            os.kill(worker.pid or 0, signal.SIGINT)
+
+    with closing(Store(tmp_path)) as store:
+        done = conduct(
+            plan_of("seed=1,2", runs=60), store, partial(executors.processes, 1), interrupt_workers
+        )
+    assert (done.results.keys(), done.errors) == ({0, 1}, {})
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from sim.sweeps.store import FILE
 AXES = ("tree.budget=4..16:4", "drafter.block=6,7,8")
 RUNS = 200
 OUT = "results/sweeps/tiny-tree.budget-drafter.block"
-PATIENCE_S = 120
+PATIENCE_S = 60
 KILLS = 5
 
 
@@ -69,6 +69,15 @@ def family(pid: int) -> list[int]:
     return [*children, *(grandchild for child in children for grandchild in family(child))]
 
 
+def all_go(workers: list[int]) -> None:
+    """Wait for the *workers* of a sweep that is no more to end by themselves; end them where they do not."""
+    try:
+        until(lambda: not any(map(alive, workers)), "workers to go")
+    finally:
+        for worker in filter(alive, workers):
+            os.kill(worker, signal.SIGKILL)
+
+
 def log_size(folder: Path) -> int:
     """Bytes in the database's log, which grows with every cell that is stored."""
     try:
@@ -103,8 +112,8 @@ def test_killed_at_any_moment_a_sweep_goes_on_to_the_same_bytes(folder: Path) ->
         children = family(process.pid)
         process.kill()
         assert process.wait() == -signal.SIGKILL
+        all_go(children)
         process.communicate()
-        until(lambda: not any(map(alive, children)), "workers to go")  # noqa: B023
         found = rows(folder / OUT) if (folder / OUT / FILE).exists() else {}
         # Rows keep their place: a cell that ran again would have moved to the end.
         assert before.items() <= found.items()
@@ -133,7 +142,7 @@ def test_an_interrupt_ends_a_sweep_at_once_and_says_how_to_go_on(folder: Path) -
     assert process.returncode == 130
     assert stdout == ""
     assert stderr == f"interrupted; finished cells are in {OUT}/, --resume goes on\n"
-    until(lambda: not any(map(alive, children)), "workers to go")
+    all_go(children)
     kept = rows(folder / OUT)
     assert 0 < len(kept) < 12
     assert conducted(grid(folder), folder / OUT).reused == len(kept)
@@ -141,10 +150,13 @@ def test_an_interrupt_ends_a_sweep_at_once_and_says_how_to_go_on(folder: Path) -
 
 
 def test_an_interrupt_before_the_first_cell_is_an_interrupt(folder: Path) -> None:
-    process = started(folder)
+    process = started(folder, "--runs=100000")  # Nobody waits for the first cell to end.
     until(lambda: bool(family(process.pid)), "the first worker")
     time.sleep(0.3)
+    children, begin = family(process.pid), time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
     stdout, stderr = process.communicate(timeout=PATIENCE_S)
+    assert time.monotonic() - begin < 10
+    all_go(children)
     assert (process.returncode, stdout) == (130, "")
     assert stderr.endswith(f"interrupted; finished cells are in {OUT}/, --resume goes on\n")

@@ -166,8 +166,8 @@ def test_labels_and_marks_of_a_curve_lie_where_the_values_are() -> None:
     result = hill(plan_of("tree.budget=16,4,8", "stack=sglang,vllm"), (0, 0), (1,))
     by_number, by_name = pictures.curves(result, 0, 1), pictures.curves(result, 1, 0)
     lines = by_number.axes[0].lines
-    assert [np.asarray(line.get_xdata()).tolist() for line in lines] == [[4, 8, 16], [4, 8]]
-    expected = [result.throughput(index) for index in (2, 4, 0)]
+    assert [np.asarray(line.get_xdata()).tolist() for line in lines] == [[4, 8, 16], [8, 16]]
+    expected = [result.throughput(index) for index in (0, 2, 4)]
     assert np.asarray(lines[0].get_ydata()).tolist() == pytest.approx(expected)
     assert [t.get_text() for t in by_number.axes[0].get_xticklabels()] == ["4", "8", "16"]
     assert [t.get_text() for t in by_name.axes[0].get_xticklabels()] == ["sglang", "vllm"]
@@ -240,7 +240,6 @@ def test_every_curve_is_named_in_the_legend(tmp_path: Path, label: str) -> None:
     [
         ("engine", "Is $x^^y$ too much to ask of this?", "large"),
         ("engine", "Which of the two is the better one?", "$^^$"),
-        ("engine/drafter", "Which of the two is the better one?", "large"),
         ("engine", "Which [/bold] of [red] is the better one?", "large"),
     ],
 )

@@ -101,10 +101,8 @@ def loaded(overrides: tuple[str, ...]) -> tuple[Scenario | None, str]:
 @given(st.data())
 def test_every_cell_is_the_scenario_with_the_same_overrides(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(sorted(CHOICES)), min_size=1, max_size=3, unique=True))
-    values = {
-        name: data.draw(st.lists(st.sampled_from(CHOICES[name]), min_size=1, max_size=3, unique=True))
-        for name in names
-    }
+    drawn = [data.draw(st.sets(st.sampled_from(CHOICES[name]), min_size=1, max_size=3)) for name in names]
+    values = {name: sorted(some, key=CHOICES[name].index) for name, some in zip(names, drawn, strict=True)}
     found = plan_of(*(f"{name}={','.join(map(str, values[name]))}" for name in names))
     for cell in found.cells:
         at = positions_of(found, cell.index)

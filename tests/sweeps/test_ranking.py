@@ -36,7 +36,7 @@ def test_verdicts_are_paired_t_tests_at_the_same_level_for_all_together(
     ranking = rank(as_mapping(values))
     assert ranking is not None
     assert ranking.best == np.argmax(values.mean(axis=1))
-    level = 0.05 / (cells - 1)
+    level = 0.05 / (cells * (cells - 1) / 2)
     for index, verdict in ranking.verdicts.items():
         if index == ranking.best:
             continue
@@ -45,19 +45,21 @@ def test_verdicts_are_paired_t_tests_at_the_same_level_for_all_together(
         assert verdict.difference_tok_s == pytest.approx((low + high) / 2)
         assert verdict.half_width_tok_s == pytest.approx((high - low) / 2)
         assert verdict.distinguishable == (test.pvalue < level)
-    assert ranking.equals == [
+    assert ranking.not_distinguishable == [
         i for i in range(cells) if i != ranking.best and not ranking.verdicts[i].distinguishable
     ]
 
 
-def test_the_best_cell_is_excluded_no_more_often_than_promised() -> None:
-    generator, trials, excluded = np.random.default_rng(11), 1000, 0
+def test_equal_cells_are_called_slower_no_more_often_than_promised() -> None:
+    generator, trials, wrong, excluded = np.random.default_rng(11), 1000, 0, 0
     for _ in range(trials):
         ranking = rank(as_mapping(sample(generator, cells=6, runs=8, spread=3.0)))
         assert ranking is not None
-        excluded += ranking.best != 0 and 0 not in ranking.equals
-    # All six are truly best. Those who win by luck push cell 0 out in 5 % at most.
-    assert 0 < excluded <= 50
+        wrong += any(verdict.distinguishable for verdict in ranking.verdicts.values())
+        excluded += ranking.verdicts[0].distinguishable
+    # All six are truly best, cell 0 as well as any other.
+    assert 0 < wrong <= 0.05 * trials
+    assert excluded <= wrong
 
 
 def test_the_best_cell_is_found_where_the_luck_is_shared_and_the_gap_is_not() -> None:
@@ -65,7 +67,7 @@ def test_the_best_cell_is_found_where_the_luck_is_shared_and_the_gap_is_not() ->
     for _ in range(trials):
         ranking = rank(as_mapping(sample(generator, cells=6, runs=20, spread=3.0, gap=8.0)))
         assert ranking is not None
-        alone += ranking.best == 0 and not ranking.equals
+        alone += ranking.best == 0 and not ranking.not_distinguishable
     # Unpaired, a gap of 8 tok/s would drown in 100 tok/s of luck.
     assert alone > 190
 
@@ -86,7 +88,7 @@ def test_equal_cells_are_not_distinguishable_and_the_first_is_named(values: list
     ranking = rank(dict.fromkeys(range(3, 3 + cells), values))
     assert ranking is not None
     assert ranking.best == 3
-    assert ranking.equals == list(range(4, 3 + cells))
+    assert ranking.not_distinguishable == list(range(4, 3 + cells))
     assert all(verdict.difference_tok_s == 0 for verdict in ranking.verdicts.values())
 
 
@@ -108,11 +110,11 @@ def test_cells_of_different_length_are_compared_over_the_runs_that_both_have() -
     assert ranking is not None
     assert ranking.best == 1
     assert ranking.verdicts[0].difference_tok_s == pytest.approx(0.5)
-    assert ranking.equals == [0]
+    assert ranking.not_distinguishable == [0]
 
 
 def test_nothing_ran_nothing_is_best_and_one_cell_is() -> None:
     assert rank({}) is None
     ranking = rank({7: [1.0, 2.0, 3.0, 4.0, 5.0]})
     assert ranking is not None
-    assert (ranking.best, ranking.equals) == (7, [])
+    assert (ranking.best, ranking.not_distinguishable) == (7, [])

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sweeps import conducted, nobody, plan_of, rows, swept, threads
 
 from sim.sweeps.errors import SweepError
-from sim.sweeps.run import Stored
+from sim.sweeps.run import IfStored
 from sim.sweeps.store import FILE, FORMAT, Store
 
 HOLD = """
@@ -75,7 +75,7 @@ def test_two_sweeps_in_one_folder_are_refused_until_the_first_one_ends(tmp_path:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "holding\n"
         with pytest.raises(SweepError) as refused:
-            swept(plan_of("seed=1"), tmp_path, nobody, Stored.RESTART)
+            swept(plan_of("seed=1"), tmp_path, nobody, IfStored.RESTART)
         assert str(refused.value) == f"{tmp_path / FILE}: another sweep is writing here"
         holder.kill()
     with closing(Store(tmp_path)) as store:
@@ -128,7 +128,7 @@ def test_a_damaged_database_is_said(tmp_path: Path) -> None:
     whole = (tmp_path / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(whole[:4096] + os.urandom(len(whole) - 4096))
     with pytest.raises(SweepError, match="not a database of sweep cells"):
-        swept(plan_of("seed=1..3"), tmp_path, nobody, Stored.RESUME)
+        swept(plan_of("seed=1..3"), tmp_path, nobody, IfStored.RESUME)
 
 
 def test_a_full_disk_stops_the_sweep_and_keeps_what_was_finished(
@@ -179,10 +179,10 @@ def test_restart_forgets_and_resume_goes_on(tmp_path: Path) -> None:
     conducted(plan_of("seed=1,2"), tmp_path)
     with closing(Store(tmp_path)) as store:
         store.add("unknown", "from a former plan", "{}", None)
-    swept(plan_of("seed=1,2"), tmp_path, nobody, Stored.RESUME)
+    swept(plan_of("seed=1,2"), tmp_path, nobody, IfStored.RESUME)
     assert "unknown" in rows(tmp_path)
     with pytest.raises(AssertionError, match="nothing left to run"):
-        swept(plan_of("seed=1,2"), tmp_path, nobody, Stored.RESTART)
+        swept(plan_of("seed=1,2"), tmp_path, nobody, IfStored.RESTART)
     assert rows(tmp_path) == {}
 
 

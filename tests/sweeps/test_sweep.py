@@ -10,12 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sweeps import files, nobody, plan_of, rows, scripted, sim_here, strict_json, swept, threads, tiny
+from sweeps import (
+    cell_result,
+    files,
+    nobody,
+    plan_of,
+    rows,
+    scripted,
+    sim_here,
+    strict_json,
+    swept,
+    threads,
+    tiny,
+)
 
 from sim import digests, simulate
-from sim.sweeps import conduct
+from sim.sweeps import conduct, report
 from sim.sweeps.cell import Task, run_cell
-from sim.sweeps.run import Stored
+from sim.sweeps.conduct import Done
+from sim.sweeps.result import result_of
+from sim.sweeps.run import IfStored
 from sim.sweeps.store import Store
 
 GRID = ("tree.budget=4,8", "drafter.block=2,6,8")
@@ -116,16 +130,27 @@ def test_the_order_in_which_cells_end_changes_no_byte(
             store.add(
                 cell.key, "from before", run_cell(Task(cell.index, cell.setup, digests.code())).result, None
             )
-    swept(plan, tmp_path, pool, Stored.RESUME)
+    swept(plan, tmp_path, pool, IfStored.RESUME)
     assert not deadly
     assert files(tmp_path) == whole
+
+
+def test_the_order_in_which_cells_were_gathered_changes_no_word() -> None:
+    plan = plan_of("seed=1..4")
+    results = {index: json.dumps(cell_result([900.0 + index] * 5)._asdict()) for index in (0, 2)}
+    errors = {1: "one fell over", 3: "another one fell over"}
+    backwards = Done(dict(reversed(results.items())), dict(reversed(errors.items())), 0)
+    one, other = result_of(plan, Done(results, errors, 0)), result_of(plan, backwards)
+    assert report.lines(one) == report.lines(other)
+    assert report.as_object(one) == report.as_object(other)
+    assert (list(other.results), list(other.errors)) == ([0, 2], [1, 3])
 
 
 def test_all_stored_is_written_again_to_the_byte(whole: dict[str, bytes], tmp_path: Path) -> None:
     swept(plan_of(*GRID), tmp_path)
     for name in whole:
         (tmp_path / name).unlink()
-    swept(plan_of(*GRID), tmp_path, nobody, Stored.RESUME)
+    swept(plan_of(*GRID), tmp_path, nobody, IfStored.RESUME)
     assert files(tmp_path) == whole
 
 
@@ -154,5 +179,5 @@ def test_threads_at_once_change_no_byte(whole: dict[str, bytes], tmp_path: Path)
 def test_what_an_earlier_sweep_left_does_not_stay(tmp_path: Path) -> None:
     """A picture of axes that are no more, or of cells that all failed, would be taken for this sweep's."""
     swept(plan_of("tree.budget=4,8", runs=2), tmp_path)
-    swept(plan_of("tree.budget=4,8", runs=2, drafter__block=2), tmp_path, threads, Stored.RESTART)
+    swept(plan_of("tree.budget=4,8", runs=2, drafter__block=2), tmp_path, threads, IfStored.RESTART)
     assert not list(tmp_path.glob("curve_*"))
