@@ -102,10 +102,12 @@ def from_values(name: str, given: Any, place: str, folder: Path) -> Axis:
         # In their own order, so that neighbours on the axis are neighbours in value.
         values.sort(key=lambda value: value.number or 0.0)
     values = _shortened(values)
-    labels = [value.label for value in values]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise ScenarioError(place, 0, name, f"{label} is given twice")
+    seen: set[str | float] = set()
+    for value in values:
+        told_by = value.label if value.number is None else value.number
+        if told_by in seen:
+            raise ScenarioError(place, 0, name, f"{value.label} is given twice")
+        seen.add(told_by)
     return Axis(name, tuple(values), place)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from sim.errors import ScenarioError
 from sim.sweeps.errors import SweepError
 
 CONNECT_SECONDS = 20
+LOCAL = re.compile(r"local:([1-9]\d{0,3})")
+REMOTE = re.compile(r"(tcp|tls|ucx|ws|wss)://\S+:\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +66,25 @@ def _die_with(sentinel: int) -> None:
 @contextmanager
 def cluster(address: str) -> Iterator[Workers]:
     """The Dask cluster at *address* (``tcp://host:port``), or N local workers (``local:N``)."""
+    if not LOCAL.fullmatch(address) and not REMOTE.fullmatch(address):
+        raise ScenarioError("--cluster", 0, "", f"expected local:N or tcp://host:port, got {address}")
     try:
         from distributed import Client, LocalCluster  # noqa: PLC0415 - an extra
     except ImportError:
         raise SweepError(
             "--cluster", "needs Dask: install the extra, pip install 'specdec-sim[cluster]'"
         ) from None
-    kind, _, count = address.partition(":")
-    if kind != "local":
+    local_workers = LOCAL.fullmatch(address)
+    if local_workers is None:
         with _connected(Client, address) as workers:
             yield workers
         return
-    if not count.isdigit() or int(count) < 1:
-        raise ScenarioError("--cluster", 0, "", f"expected local:N or tcp://host:port, got {address}")
     with (
         LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=int(count), threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+            n_workers=int(local_workers[1]),
+            threads_per_worker=1,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
         ) as local,
         _connected(Client, local.scheduler_address) as workers,
     ):

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -56,7 +56,7 @@ def write(result: SweepResult, folder: Path) -> list[str]:
     if result.ranking is None:
         return []
     names = []
-    with mpl.rc_context(STYLE):
+    with style.context(["default", STYLE]):
         for stem, figure in _figures(result):
             names += [_saved(figure, folder / f"{stem}.{kind}") for kind in ("png", "svg")]
     return names
@@ -149,10 +149,10 @@ def _mark(plot: Axes, result: SweepResult, cells: NDArray[np.int64], values: NDA
             colour = "white" if value < middle else "black"
             plot.text(column, row, f"{value:.0f}", ha="center", va="center", color=colour, fontsize=9)
         if index == result.ranking.best or index in equals:
-            style = "-" if index == result.ranking.best else ":"
+            dashes = "-" if index == result.ranking.best else ":"
             inner = (column - 0.46, row - 0.46)
             plot.add_patch(
-                Rectangle(inner, 0.92, 0.92, fill=False, edgecolor="red", linewidth=2, linestyle=style)
+                Rectangle(inner, 0.92, 0.92, fill=False, edgecolor="red", linewidth=2, linestyle=dashes)
             )
 
 
@@ -190,13 +190,15 @@ def curves(result: SweepResult, at: int, beside: int | None) -> Figure:
     if axis.numeric:
         _numeric_ticks(plot, axis)
     else:
-        plot.set_xticks(range(len(axis.values)), [value.label for value in axis.values])
+        _named_ticks(plot, axis)
     plot.set_xlabel(axis.title)
     plot.set_ylabel(QUANTITY)
     plot.set_ylim(bottom=0)
     plot.grid(alpha=0.3)
     if beside is not None:
-        plot.legend(title=plan.axes[beside].title, fontsize=8, title_fontsize=8)
+        # By hand: of its own accord matplotlib leaves out labels that begin with an underscore.
+        labels = [label for label, _ in _lines(result, at, beside)]
+        plot.legend(plot.lines, labels, title=plan.axes[beside].title, fontsize=8, title_fontsize=8)
     shown = {at, *([] if beside is None else [beside])}
     plot.set_title(_title(result, shown, CURVE_SIZE[0]), fontsize=9, loc="left")
     figure.supxlabel("line: mean over runs; band: P5 to P95 of single runs", fontsize=8, x=0.01, ha="left")
@@ -226,17 +228,25 @@ def _lines(result: SweepResult, at: int, beside: int | None) -> list[tuple[str, 
 
 
 def _line(plot: Axes, result: SweepResult, axis: Axis, line: int, label: str, cells: list[int]) -> None:
+    # A cell that failed leaves a gap.
+    missing = {"mean": np.nan, "p5": np.nan, "p95": np.nan}
+    x = [float(place) if value.number is None else value.number for place, value in enumerate(axis.values)]
     spreads = [
-        (value.number if axis.numeric else position, result.results[index].summary["throughput_tok_s"])
-        for position, (value, index) in enumerate(zip(axis.values, cells, strict=True))
-        if index in result.results
+        result.results[index].summary["throughput_tok_s"] if index in result.results else missing
+        for index in cells
     ]
-    spreads.sort(key=lambda point: point[0] or 0)
-    x = [float(place or 0) for place, _ in spreads]
-    mean, low, high = ([spread[key] for _, spread in spreads] for key in ("mean", "p5", "p95"))
-    style, marker = LINE_STYLES[line % len(LINE_STYLES)], MARKERS[line % len(MARKERS)]
-    (drawn,) = plot.plot(x, mean, linestyle=style, marker=marker, markersize=4, label=label)
+    mean, low, high = ([spread[key] for spread in spreads] for key in ("mean", "p5", "p95"))
+    dashes, marker = LINE_STYLES[line % len(LINE_STYLES)], MARKERS[line % len(MARKERS)]
+    (drawn,) = plot.plot(x, mean, linestyle=dashes, marker=marker, markersize=4, label=label)
     plot.fill_between(x, low, high, alpha=0.15, color=drawn.get_color(), linewidth=0)
+
+
+def _named_ticks(plot: Axes, axis: Axis) -> None:
+    labels = [value.label for value in axis.values]
+    shown = _thinned(len(labels))
+    tilt = 30 if sum(len(labels[place]) for place in shown) > 50 else 0
+    side = "right" if tilt else "center"
+    plot.set_xticks(shown, [labels[place] for place in shown], rotation=tilt, ha=side)
 
 
 def _numeric_ticks(plot: Axes, axis: Axis) -> None:

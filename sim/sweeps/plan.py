@@ -77,6 +77,8 @@ def from_target(target: str, options: Sequence[str], changes: Sequence[tuple[str
     *changes* are (key, value, place), laid over every cell. An option's axis replaces one of
     the same name in the file. ScenarioError where anything is wrong with the whole sweep.
     """
+    for key, _, place in changes:
+        scenario.check_key(key, place)
     given = [axes.from_option(option) for option in options]
     path = find(target)
     document = documents.read(path, ScenarioError)
@@ -98,8 +100,8 @@ def schema() -> dict[str, Any]:
 
 def find(target: str) -> Path:
     """The scenario or sweep file that *target* names."""
-    sweep = shipped.folder() / "sweeps" / f"{target}.yaml"
-    return sweep if sweep.is_file() and not Path(target).exists() else shipped.find(target)
+    sweep = shipped.sweeps_folder() / f"{target}.yaml"
+    return sweep if sweep.is_file() and not Path(target).exists() else shipped.find(target, sweeps=True)
 
 
 def _from_file(

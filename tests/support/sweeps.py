@@ -148,7 +148,7 @@ def conducted(plan: Plan, folder: Path, pool: Pool = threads) -> Done:
     """The cells of *plan* that *folder* lacks, run; no tables, no pictures."""
     folder.mkdir(exist_ok=True)
     with closing(Store(folder)) as store:
-        return conduct(plan, store, pool)
+        return conduct(plan, store.results(), store, pool)
 
 
 def files(folder: Path) -> dict[str, bytes]:

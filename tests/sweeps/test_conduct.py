@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections import Counter
@@ -39,7 +40,7 @@ def echo(task: Task) -> Outcome:
     """A result that says which cell it is, with no simulation behind it; an error for every fifth."""
     if task.index % 5 == 4:
         return Outcome(task.index, None, f"cell {task.index} fell over")
-    return Outcome(task.index, f'{{"cell": {task.index}}}', None)
+    return Outcome(task.index, json.dumps(CellResult({}, [[1, 1, 1]], task.index)._asdict()), None)
 
 
 def echoed(cell: Cell) -> Outcome:
@@ -131,7 +132,7 @@ def test_what_is_stored_is_not_run_again_and_the_rest_is_run_once(data: st.DataO
             for cell in before:
                 outcome = echoed(cell)
                 store.add(cell.key, "from before", outcome.result, outcome.error)
-            done = conduct(plan, store, pool)
+            done = conduct(plan, store.results(), store, pool)
         again = conducted(plan, Path(name), pool)
         stored = rows(Path(name))
     results, errors = expected(plan)
@@ -144,6 +145,18 @@ def test_what_is_stored_is_not_run_again_and_the_rest_is_run_once(data: st.DataO
         *(["from before"] if kept else []),
         *(f"seed = {i + 1}" for i in results.keys() - kept),
     }
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "no JSON", '{"summary": {}, "runs": [], "replayed_steps": 0}']
+)
+def test_a_stored_result_that_cannot_be_read_is_run_again(tmp_path: Path, text: str) -> None:
+    plan = plan_of("seed=1")
+    with closing(Store(tmp_path)) as store:
+        store.add(plan.cells[0].key, "seed = 1", text, None)
+    done = conducted(plan, tmp_path)
+    assert done.reused == 0
+    assert done.results[0] == rows(tmp_path)[plan.cells[0].key][2] != text
 
 
 def test_nothing_is_asked_of_workers_where_all_is_stored(tmp_path: Path) -> None:
@@ -172,7 +185,7 @@ def test_progress_moves_once_for_every_cell(tmp_path: Path, monkeypatch: pytest.
     for plan in (plan_of("seed=1..4", "drafter.block=2,8"), plan_of("seed=1..6", "drafter.block=2,8")):
         moves.clear()
         with closing(Store(tmp_path)) as store:
-            conduct(plan, store, pool, lambda: moves.append(1))
+            conduct(plan, store.results(), store, pool, lambda: moves.append(1))
         assert len(moves) == len(plan.cells)
 
 
@@ -284,11 +297,11 @@ def test_an_interrupt_is_for_the_parent_to_hear(tmp_path: Path) -> None:
         for worker in active_children():
             os.kill(worker.pid or 0, signal.SIGINT)
 
+    plan, pool = plan_of("seed=1,2", runs=60), partial(executors.processes, 1)
     with closing(Store(tmp_path)) as store:
-        done = conduct(
-            plan_of("seed=1,2", runs=60), store, partial(executors.processes, 1), interrupt_workers
-        )
-    assert (done.results.keys(), done.errors) == ({0, 1}, {})
+        done = conduct(plan, {}, store, pool, interrupt_workers)
+    assert set(done.results) == {0, 1}
+    assert not done.errors
 
 
 @contextmanager

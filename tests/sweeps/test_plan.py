@@ -135,16 +135,17 @@ def test_what_is_changed_in_all_cells_is_changed_in_all_cells_and_said() -> None
     assert found.changes == ("load.output_tokens=9", "seed=7")
 
 
-def test_what_is_changed_twice_is_said_once_as_it_is() -> None:
-    changes = [("runs", 256, "file"), ("tree.budget", 4, "file"), ("runs", 24, "--runs")]
-    found = from_target(str(tiny()), ["seed=1"], changes)
+def test_a_change_that_replaces_the_one_of_the_file_is_said_alone(tmp_path: Path) -> None:
+    text = "question: Which budget suits this machine best?\nscenario: tiny.yaml\n"
+    write_tiny(tmp_path, sweep=f"{text}set: {{drafter.block: 6}}\nruns: 256\naxes: {{seed: [1]}}\n")
+    found = from_target(str(tmp_path / "sweep.yaml"), (), [("runs", 24, "--runs")])
     assert [cell.setup.scenario.runs for cell in found.cells if cell.setup] == [24]
-    assert sorted(found.changes) == ["runs=24", "tree.budget=4"]
+    assert sorted(found.changes) == ["drafter.block=6", "runs=24"]
 
 
-def test_an_axis_wins_over_what_is_changed_in_all_cells() -> None:
-    found = plan_of("tree.budget=4,8", tree__budget=16)
-    assert [cell.setup.scenario.tree.budget for cell in found.cells if cell.setup] == [4, 8]
+def test_what_an_axis_sets_is_set_by_nothing_else() -> None:
+    with pytest.raises(ScenarioError, match=r"tree.budget: is set by here too"):
+        plan_of("tree.budget=4,8", tree__budget=16)
 
 
 def test_every_cell_has_a_key_of_its_own_and_the_same_one_in_any_sweep() -> None:

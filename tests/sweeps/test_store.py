@@ -60,15 +60,6 @@ def test_a_closed_database_is_one_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
-def test_cleared_is_empty(tmp_path: Path) -> None:
-    with closing(Store(tmp_path)) as store:
-        store.add("a", "first", "{}", None)
-        store.add("b", "second", None, "failed")
-        store.clear()
-        assert (len(store), store.results()) == (0, {})
-    assert rows(tmp_path) == {}
-
-
 def test_two_sweeps_in_one_folder_are_refused_until_the_first_one_ends(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
@@ -104,8 +95,8 @@ def without_a_table(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (alien, "not a database of sweep cells: file is not a database"),
-        (later, f"format {FORMAT + 1}, but this version reads {FORMAT}"),
+        (alien, "not a database of sweep cells (file is not a database); delete it to start over"),
+        (later, f"format {FORMAT + 1}, but this version reads {FORMAT}; delete it to start over"),
         (elsewhere, "table cells already exists"),
         (without_a_table, "no such table: cells"),
         (Path.mkdir, "unable to open database file"),
@@ -175,15 +166,18 @@ def test_finished_cells_are_neither_lost_nor_used_without_being_asked(tmp_path: 
         assert len(store) == len(first.results)
 
 
-def test_restart_forgets_and_resume_goes_on(tmp_path: Path) -> None:
-    conducted(plan_of("seed=1,2"), tmp_path)
-    with closing(Store(tmp_path)) as store:
-        store.add("unknown", "from a former plan", "{}", None)
-    swept(plan_of("seed=1,2"), tmp_path, nobody, IfStored.RESUME)
-    assert "unknown" in rows(tmp_path)
+def test_restart_runs_again_what_resume_takes_over(tmp_path: Path) -> None:
+    plan = plan_of("seed=1,2")
+    conducted(plan, tmp_path)
+    before = rows(tmp_path)
+    assert swept(plan, tmp_path, nobody, IfStored.RESUME).reused == 2
     with pytest.raises(AssertionError, match="nothing left to run"):
-        swept(plan_of("seed=1,2"), tmp_path, nobody, IfStored.RESTART)
-    assert rows(tmp_path) == {}
+        swept(plan, tmp_path, nobody, IfStored.RESTART)
+    # What was there is lost only when there is something to take its place.
+    assert rows(tmp_path) == before
+    assert swept(plan, tmp_path, threads, IfStored.RESTART).reused == 0
+    after = rows(tmp_path)
+    assert {key: row[1:] for key, row in after.items()} == {key: row[1:] for key, row in before.items()}
 
 
 def test_cells_that_failed_do_not_stand_in_the_way(tmp_path: Path) -> None:

@@ -160,7 +160,8 @@ def test_a_store_of_another_format_is_a_user_error(sim: Command) -> None:
     (folder / FILE).write_text("no database" * 1000)
     code, _, err = sim("sweep", "tiny.yaml", "--axis=tree.budget=8,16", "--restart")
     assert code == 2
-    assert err == f"error: {folder / FILE}: not a database of sweep cells: file is not a database\n"
+    problem = "not a database of sweep cells (file is not a database); delete it to start over"
+    assert err == f"error: {folder / FILE}: {problem}\n"
 
 
 def test_the_schema_is_the_committed_file(sim: Command) -> None:
