@@ -1,0 +1,110 @@
+"""DDTree: the draft tree of the most probable prefixes.
+
+A block drafter gives one distribution per position, all at once. The probability of a
+prefix is the product of its tokens' marginals. Best-first search returns exactly the
+``budget`` most probable prefixes, and with a prefix all its beginnings.
+
+Source: Ringel and Romano, arXiv 2604.12989, Algorithm 1 and propositions 1-3;
+github.com/liranringel/ddtree.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+BoolArray = NDArray[np.bool_]
+
+ROOT = 0
+"""The token that the last step committed; it is not part of the budget."""
+
+
+class Node(NamedTuple):
+    """One drafted token."""
+
+    parent: int
+    """``ROOT``, or the number of a node; nodes are numbered from 1."""
+    depth: int
+    """Position in the block, from 0."""
+    rank: int
+    """0 is the drafter's first choice for this position."""
+    probability: float
+    """Of the whole prefix, by the drafter's marginals."""
+
+
+@dataclass(frozen=True)
+class DraftTree:
+    """*nodes* in the order they were found: most probable first, parents before children."""
+
+    nodes: tuple[Node, ...]
+    heap_operations: int
+    """Pushes and pops that it took."""
+
+    @property
+    def depth(self) -> int:
+        """Tokens on the longest path."""
+        return max((node.depth + 1 for node in self.nodes), default=0)
+
+
+def build(marginals: Sequence[Sequence[float]], budget: int) -> DraftTree:
+    """The *budget* most probable prefixes under *marginals* (depths, ranks), falling along ranks.
+
+    Fewer where no more have any probability. Of equally probable prefixes the one pushed
+    first counts. At most two pushes and one pop per node: O(budget log budget).
+    """
+    nodes: list[Node] = []
+    heap: list[tuple[float, int, int, int, int, float]] = []
+    pushes = 0
+
+    def push(parent: int, depth: int, rank: int, above: float) -> None:
+        nonlocal pushes
+        probability = above * marginals[depth][rank]
+        if probability > 0:
+            heapq.heappush(heap, (-probability, pushes, parent, depth, rank, above))
+            pushes += 1
+
+    if len(marginals) and len(marginals[0]):
+        push(ROOT, 0, 0, 1.0)
+    while heap and len(nodes) < budget:
+        cost, _, parent, depth, rank, above = heapq.heappop(heap)
+        nodes.append(Node(parent, depth, rank, -cost))
+        if rank + 1 < len(marginals[depth]):
+            push(parent, depth, rank + 1, above)
+        if depth + 1 < len(marginals):
+            push(len(nodes), depth + 1, 0, -cost)
+    return DraftTree(tuple(nodes), pushes + len(nodes))
+
+
+def ancestor_mask(tree: DraftTree) -> BoolArray:
+    """(budget + 1, budget + 1) what each token may attend to: itself, its ancestors, the root."""
+    mask = np.zeros((len(tree.nodes) + 1, len(tree.nodes) + 1), dtype=bool)
+    mask[ROOT, ROOT] = True
+    for number, node in enumerate(tree.nodes, 1):
+        mask[number] = mask[node.parent]
+        mask[number, number] = True
+    return mask
+
+
+def walk(tree: DraftTree, tokens: Sequence[int], target: Callable[[tuple[int, ...]], int]) -> list[int]:
+    """The tokens that one verify pass commits: those the target agrees with, and its next one.
+
+    *tokens* has the token of each node; *target* gives the target's token after a prefix
+    (of drafted tokens). One token at least, ``tree.depth + 1`` at most.
+    """
+    children: dict[tuple[int, int], int] = {}
+    for number, node in enumerate(tree.nodes, 1):
+        # Of two siblings with the same token either may be followed: the prefix is the same.
+        children.setdefault((node.parent, tokens[number - 1]), number)
+    at = ROOT
+    committed: list[int] = []
+    while True:
+        committed.append(target(tuple(committed)))
+        found = children.get((at, committed[-1]))
+        if found is None:
+            return committed
+        at = found

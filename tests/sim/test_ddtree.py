@@ -1,0 +1,180 @@
+"""DDTree is exact: the most probable prefixes, and decoding with it changes no token."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.ddtree import ROOT, DraftTree, ancestor_mask, build, walk
+
+Marginals = list[list[float]]
+VOCABULARY = 4
+
+
+@st.composite
+def marginals(draw: st.DrawFn, most_depths: int = 4, most_ranks: int = 4) -> Marginals:
+    """Rows that fall, of the same length; few distinct values, so that prefixes tie."""
+    ranks = draw(st.integers(1, most_ranks))
+    values = st.sampled_from([0.0, 0.125, 0.25, 0.5, 1.0]) | st.floats(0.0, 1.0)
+    row = st.lists(values, min_size=ranks, max_size=ranks).map(lambda row: sorted(row, reverse=True))
+    return draw(st.lists(row, min_size=1, max_size=most_depths))
+
+
+def path_of(tree: DraftTree, number: int) -> tuple[int, ...]:
+    """Ranks from the root down to node *number*."""
+    if number == ROOT:
+        return ()
+    node = tree.nodes[number - 1]
+    return (*path_of(tree, node.parent), node.rank)
+
+
+def every_prefix(rows: Marginals) -> list[float]:
+    """The probability of every prefix there is, falling."""
+    found = [
+        math.prod(rows[depth][rank] for depth, rank in enumerate(path))
+        for length in range(1, len(rows) + 1)
+        for path in itertools.product(range(len(rows[0])), repeat=length)
+    ]
+    return sorted((p for p in found if p > 0), reverse=True)
+
+
+@given(marginals(), st.integers(0, 40))
+def test_the_most_probable_prefixes_are_found(rows: Marginals, budget: int) -> None:
+    found = [node.probability for node in build(rows, budget).nodes]
+    assert found == pytest.approx(every_prefix(rows)[:budget])
+
+
+@given(marginals(), st.integers(0, 40))
+def test_a_node_has_the_probability_of_its_path_and_comes_after_its_parent(
+    rows: Marginals, budget: int
+) -> None:
+    tree = build(rows, budget)
+    paths = [path_of(tree, number) for number in range(1, len(tree.nodes) + 1)]
+    assert len(set(paths)) == len(paths)
+    for number, (node, path) in enumerate(zip(tree.nodes, paths, strict=True), 1):
+        assert node.parent < number
+        assert node.depth == len(path) - 1
+        expected = math.prod(rows[depth][rank] for depth, rank in enumerate(path))
+        assert node.probability == pytest.approx(expected)
+
+
+@given(marginals(), st.integers(0, 30))
+def test_a_larger_budget_only_adds_nodes_each_worth_no_more_than_the_last(
+    rows: Marginals, budget: int
+) -> None:
+    smaller, larger = build(rows, budget), build(rows, budget + 1)
+    assert larger.nodes[: len(smaller.nodes)] == smaller.nodes
+    probabilities = [node.probability for node in larger.nodes]
+    assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(probabilities))
+
+
+@given(marginals(), st.integers(0, 40))
+def test_at_most_a_pop_and_two_pushes_for_each_node(rows: Marginals, budget: int) -> None:
+    tree = build(rows, budget)
+    assert tree.heap_operations <= 3 * len(tree.nodes) + 1
+
+
+@given(st.integers(1, 12), st.integers(1, 20))
+def test_one_choice_per_position_is_a_chain(positions: int, budget: int) -> None:
+    tree = build([[1.0]] * positions, budget)
+    assert [node.parent for node in tree.nodes] == list(range(min(positions, budget)))
+
+
+def test_of_equal_prefixes_the_first_pushed_counts() -> None:
+    tree = build([[0.5, 0.5], [0.5, 0.5]], 6)
+    assert [path_of(tree, number) for number in range(1, 7)] == [(0,), (1,), (0, 0), (1, 0), (0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize(("rows", "budget"), [([], 4), ([[]], 4), ([[0.5]], 0), ([[0.0]], 3)])
+def test_nothing_to_draft_is_an_empty_tree(rows: Marginals, budget: int) -> None:
+    assert build(rows, budget) == DraftTree((), build(rows, budget).heap_operations)
+    assert build(rows, budget).depth == 0
+
+
+@given(marginals(), st.integers(0, 30))
+def test_a_token_sees_itself_and_its_ancestors(rows: Marginals, budget: int) -> None:
+    tree = build(rows, budget)
+    mask = ancestor_mask(tree)
+    assert mask.shape == (len(tree.nodes) + 1,) * 2
+    for number in range(len(tree.nodes) + 1):
+        ancestors, at = {ROOT, number}, number
+        while at != ROOT:
+            at = tree.nodes[at - 1].parent
+            ancestors.add(at)
+        assert set(np.flatnonzero(mask[number]).tolist()) == ancestors
+
+
+def toy_target(weights: list[int]) -> Callable[[tuple[int, ...]], int]:
+    """A deterministic model whose next token depends on all tokens before."""
+    return lambda prefix: (
+        (
+            sum(w * (token + 1) for w, token in zip(itertools.cycle(weights), prefix, strict=False))
+            + len(prefix)
+        )
+        % VOCABULARY
+    )
+
+
+def plain_decoding(target: Callable[[tuple[int, ...]], int], count: int) -> list[int]:
+    tokens: list[int] = []
+    while len(tokens) < count:
+        tokens.append(target(tuple(tokens)))
+    return tokens
+
+
+def speculative_decoding(
+    target: Callable[[tuple[int, ...]], int], count: int, rows: Marginals, budget: int, names: list[list[int]]
+) -> list[int]:
+    """Decode in steps: *names* has the token of each rank at each depth, the same in every step."""
+    tokens: list[int] = []
+    tree = build(rows, budget)
+    drafted = [names[node.depth][node.rank] for node in tree.nodes]
+    while len(tokens) < count:
+        before = tuple(tokens)
+        committed = walk(tree, drafted, lambda after, before=before: target((*before, *after)))  # type: ignore[misc]
+        assert 1 <= len(committed) <= tree.depth + 1
+        tokens += committed
+    return tokens
+
+
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=3),
+    marginals(),
+    st.integers(0, 30),
+    st.lists(st.permutations(range(VOCABULARY)), min_size=4, max_size=4),
+)
+def test_decoding_with_any_tree_emits_the_tokens_of_plain_decoding(
+    weights: list[int], rows: Marginals, budget: int, names: list[list[int]]
+) -> None:
+    target = toy_target(weights)
+    emitted = speculative_decoding(target, 25, rows, budget, names)
+    assert emitted == plain_decoding(target, len(emitted))
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=3), st.integers(1, 8))
+def test_a_chain_that_knows_the_target_lands_the_whole_block(weights: list[int], positions: int) -> None:
+    target = toy_target(weights)
+    tree = build([[1.0]] * positions, positions)
+    drafted = plain_decoding(target, positions)
+    assert walk(tree, drafted, target) == plain_decoding(target, positions + 1)
+
+
+def test_a_drafter_that_is_never_right_still_yields_a_token_a_step() -> None:
+    target = toy_target([1])
+    wrong = [(target(()) + 1) % VOCABULARY]
+    assert walk(build([[1.0]], 1), wrong, target) == [target(())]
+
+
+@given(st.integers(0, 3), st.integers(1, 30))
+def test_two_siblings_of_the_same_token_are_the_same_prefix(token: int, budget: int) -> None:
+    """A drafter may name a token twice; what is emitted does not depend on it."""
+    tree = build([[0.5, 0.5], [0.5, 0.5]], budget)
+    target = toy_target([2, 3])
+    committed = walk(tree, [token] * len(tree.nodes), target)
+    assert committed == plain_decoding(target, len(committed))
