@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from hwmodels.documents import Inheritance, Strict, resolve, validate
 from hwmodels.errors import DocumentError
@@ -45,10 +45,19 @@ class Figure(Strict):
     range: tuple[float, float] | None = None
     """Low and high end of what is not known, where a source gives one."""
 
+    @field_validator("source", mode="before")
+    @classmethod
+    def _any_case(cls, source: Any) -> Any:
+        """Reports print sources in capitals, so they may be written so."""
+        return source.lower() if isinstance(source, str) else source
+
     @model_validator(mode="after")
     def _value_lies_in_range(self) -> Self:
         if self.range and not self.range[0] <= self.value <= self.range[1]:
-            raise ValueError(f"value {self.value} lies outside its range {list(self.range)}")
+            raise ValueError(
+                f"value {self.value} lies outside its range {list(self.range)}"
+                " (an entry that extends another inherits its range; range: null takes it away)"
+            )
         return self
 
     @property

@@ -9,7 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -148,6 +148,7 @@ def sweep(
     from sim.sweeps.plan import from_target
     from sim.sweeps.run import IfStored
     from sim.sweeps.run import sweep as run_sweep
+    from sim.sweeps.store import Store
 
     if resume and restart:
         raise typer.BadParameter("give --resume or --restart, not both")
@@ -163,7 +164,9 @@ def sweep(
         with _progress(len(plan.cells), quiet or as_json, "cells") as advance:
             result = run_sweep(plan, folder, if_stored, _pool(workers, cluster), advance)
     except KeyboardInterrupt:
-        print(f"interrupted; finished cells are in {folder}/, --resume goes on", file=sys.stderr)
+        with closing(Store(folder)) as store:
+            count = f"{len(store):,} of {len(plan.cells):,}"
+        print(f"interrupted; {count} cells are finished in {folder}/, --resume goes on", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
         print(files.as_json(report.as_object(result)))

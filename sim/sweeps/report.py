@@ -11,7 +11,15 @@ from rich.text import Text
 from sim.report import number, render
 from sim.setup import LaunchMode, Setup
 from sim.sweeps.conduct import label
-from sim.sweeps.result import Move, Neighbourhood, SweepResult, index_of, neighbourhoods, positions_of
+from sim.sweeps.result import (
+    NEARLY,
+    Move,
+    Neighbourhood,
+    SweepResult,
+    index_of,
+    neighbourhoods,
+    positions_of,
+)
 
 FORMAT_VERSION = 1
 """1 (2026-11): first."""
@@ -23,8 +31,8 @@ MAX_COLUMNS = 12
 MAX_ROWS = 64
 MAX_NAMED = 8
 """Cells, errors or components listed before the rest is counted."""
-NEARLY = 0.01
-"""Losing less than this share of the best throughput is worth naming."""
+SHAPE_KEYS = frozenset({"tree.budget", "drafter.block", "tree", "drafter"})
+"""Keys that change what a step can accept."""
 SMALL_MS = 0.05
 """Changes of a component below this are not worth a word."""
 
@@ -147,26 +155,33 @@ def _named(result: SweepResult, cells: list[int]) -> str:
 
 
 def explanation(result: SweepResult) -> list[str]:
-    """Along each axis: whether the best cell lies inside, and what the next cells cost."""
-    return [line for found in neighbourhoods(result) if len(found.axis.values) > 1 for line in _around(found)]
+    """Along each axis through the best cell: whether it lies inside, and what the next cells cost."""
+    several = [found for found in neighbourhoods(result) if len(found.axis.values) > 1]
+    return [line for found in several for line in _around(found, [f for f in several if f is not found])]
 
 
-def _around(found: Neighbourhood) -> list[str]:
+def _around(found: Neighbourhood, others: list[Neighbourhood]) -> list[str]:
+    held = ", ".join(f"{other.axis.name} = {other.label}" for other in others)
     moves = [f"  to {move.label}: {_because(move)}" for move in found.moves]
-    return [f"{found.axis.name}: {_where(found)}.", *moves]
+    return [f"{found.axis.name}{f' at {held}' if held else ''}: {_where(found)}.", *moves]
 
 
 def _where(found: Neighbourhood) -> str:
     """Where on its axis the best cell lies, as far as the runs can tell."""
-    plateau = "" if len(found.plateau) == 1 else f"; {', '.join(found.plateau)} are not distinguishable"
+    beside = [label for label in found.plateau if label != found.label]
+    plateau = f"; about as good: {', '.join(beside)}" if beside else ""
     if not found.axis.numeric:
         return f"best is {found.label}{plateau}"
     if found.below and found.above:
         return f"interior optimum at {found.label}{plateau}"
-    if found.above or found.below:
-        open_side = "below" if found.above else "above"
-        return f"no interior optimum: best at {found.label}, nothing slower {open_side}{plateau}"
-    return f"no optimum to be seen: best at {found.label}{plateau}"
+    ran = [move.label for move in found.moves]
+    if not found.below and not found.above:
+        return f"no optimum to be seen: best at {found.label}{plateau}"
+    side = "below" if found.above else "above"
+    if len(ran) == 1:
+        end = "lowest" if found.above else "highest"
+        return f"no interior optimum: best at {found.label}, the {end} value that ran{plateau}"
+    return f"no interior optimum: best at {found.label}, flat {side} it{plateau}"
 
 
 def _because(move: Move) -> str:
@@ -205,9 +220,19 @@ def notes(result: SweepResult) -> list[str]:
     setup = _some_setup(result)
     if setup.scenario.acceptance.mean_length_range is not None:
         found.append("Cells take the mean acceptance length; what its range does to them, run shows.")
-    if not setup.scenario.is_plain:
+    if setup.scenario.acceptance.mean_length is not None and _changed(result) & SHAPE_KEYS:
+        found.append(
+            "Every cell is given the same mean acceptance length, so a smaller tree loses no tokens here:"
+            " to compare budgets or blocks, set acceptance.hazard."
+        )
+    elif not setup.scenario.is_plain:
         found.append("Acceptance is what the scenario says; block and budget cap it but do not change it.")
     return found
+
+
+def _changed(result: SweepResult) -> set[str]:
+    """The scenario keys that some axis changes."""
+    return {key for axis in result.plan.axes for value in axis.values for key, _ in value.changes}
 
 
 def _luck(result: SweepResult) -> str:

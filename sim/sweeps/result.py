@@ -13,6 +13,9 @@ from sim.sweeps.conduct import Done
 from sim.sweeps.plan import Plan
 from sim.sweeps.ranking import Ranking, rank
 
+NEARLY = 0.01
+"""Losing less than this share of the best throughput is not worth a word."""
+
 
 @dataclass(frozen=True)
 class SweepResult:
@@ -26,6 +29,13 @@ class SweepResult:
     errors: dict[int, str]
     ranking: Ranking | None
     """None where no cell finished."""
+
+    def slower(self, index: int) -> bool:
+        """True where a finished cell is distinguishably slower than the best, by ``NEARLY`` or more."""
+        assert self.ranking is not None
+        top = self.throughput(self.ranking.best) or 0.0
+        distinguishable = self.ranking.verdicts[index].distinguishable
+        return distinguishable and (self.throughput(index) or 0.0) < (1 - NEARLY) * top
 
     def throughput(self, index: int) -> float | None:
         """Mean tok/s of a cell; None where it failed."""
@@ -87,11 +97,11 @@ class Neighbourhood(NamedTuple):
     moves: tuple[Move, ...]
     """To the next finished cell below and above, where there is one."""
     plateau: tuple[str, ...]
-    """Values around and with the best one that are not distinguishable from it."""
+    """Values around and with the best one that do about as well (see ``SweepResult.slower``)."""
     below: bool
-    """True where some cell below it is distinguishably slower."""
+    """True where some cell below it is slower."""
     above: bool
-    """True where some cell above it is distinguishably slower."""
+    """True where some cell above it is slower."""
 
 
 def neighbourhoods(result: SweepResult) -> list[Neighbourhood]:
@@ -107,7 +117,7 @@ def _along(result: SweepResult, ranking: Ranking, at: int) -> Neighbourhood:
     labels = dict(zip(line_through(plan, best, at), (v.label for v in axis.values), strict=True))
     line = [index for index in labels if index in result.results]
     here = line.index(best)
-    slower = [ranking.verdicts[index].distinguishable for index in line]
+    slower = [result.slower(index) for index in line]
     first = here - next((n for n, found in enumerate(reversed(slower[:here])) if found), here)
     last = here + next((n for n, found in enumerate(slower[here + 1 :]) if found), len(line) - here - 1)
     return Neighbourhood(

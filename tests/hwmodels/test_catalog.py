@@ -265,12 +265,14 @@ def test_a_value_of_the_wrong_type_is_named(edit: Edit) -> None:
         (
             "value: 7750",
             "value: 7000",
-            ":20: memory_bandwidth_gb_s: value 7000.0 lies outside its range [7750.0, 8000.0]",
+            ":20: memory_bandwidth_gb_s: value 7000.0 lies outside its range [7750.0, 8000.0]"
+            " (an entry that extends another inherits its range; range: null takes it away)",
         ),
         (
             "value: 7750",
             "value: 9000",
-            ":20: memory_bandwidth_gb_s: value 9000.0 lies outside its range [7750.0, 8000.0]",
+            ":20: memory_bandwidth_gb_s: value 9000.0 lies outside its range [7750.0, 8000.0]"
+            " (an entry that extends another inherits its range; range: null takes it away)",
         ),
         (
             "source: datasheet",
@@ -312,3 +314,9 @@ def test_sizes_of_a_model_must_agree(tmp_path: Path, old: str, new: str, expecte
 def test_no_shipped_file_comes_near_the_limits() -> None:
     sizes = [path_of(kind, name).stat().st_size for kind, name in SHIPPED]
     assert max(sizes) < documents.MAX_BYTES / 10
+
+
+@pytest.mark.parametrize("word", ["assumed", "ASSUMED", "Assumed"])
+def test_a_source_may_be_written_as_reports_print_it(word: str) -> None:
+    figure = Figure.model_validate_json(f'{{"value": 1.0, "source": "{word}", "ref": "what if"}}')
+    assert figure.source is Source.ASSUMED

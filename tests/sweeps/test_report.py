@@ -66,43 +66,73 @@ def test_too_few_runs_are_said_to_be_too_few() -> None:
     ("option", "tok_s", "said"),
     [
         ("tree.budget=4,8,16", (900, 1000, 900), "interior optimum at 8."),
-        ("tree.budget=4,8,16", (1000, 900, 800), "no interior optimum: best at 4, nothing slower below."),
-        ("tree.budget=4,8,16", (800, 900, 1000), "no interior optimum: best at 16, nothing slower above."),
-        ("tree.budget=16,8,4", (800, 900, 1000), "no interior optimum: best at 4, nothing slower below."),
+        (
+            "tree.budget=4,8,16",
+            (1000, 900, 800),
+            "no interior optimum: best at 4, the lowest value that ran.",
+        ),
+        (
+            "tree.budget=4,8,16",
+            (800, 900, 1000),
+            "no interior optimum: best at 16, the highest value that ran.",
+        ),
+        (
+            "tree.budget=16,8,4",
+            (800, 900, 1000),
+            "no interior optimum: best at 4, the lowest value that ran.",
+        ),
         ("tree.budget=16,8,4", (900, 1000, 900), "interior optimum at 8."),
-        ("tree.budget=8,4,16", (900, 1000, 800), "no interior optimum: best at 4, nothing slower below."),
-        ("tree.budget=4,16,8", (900, 1000, 800), "no interior optimum: best at 16, nothing slower above."),
+        (
+            "tree.budget=8,4,16",
+            (900, 1000, 800),
+            "no interior optimum: best at 4, the lowest value that ran.",
+        ),
+        (
+            "tree.budget=4,16,8",
+            (900, 1000, 800),
+            "no interior optimum: best at 16, the highest value that ran.",
+        ),
         ("tree.budget=4,16,8", (900, 800, 1000), "interior optimum at 8."),
         (
             "tree.budget=4,8,16",
             (999.5, 1000, 900),
-            "no interior optimum: best at 8, nothing slower below; 4, 8 are not distinguishable.",
+            "no interior optimum: best at 8, flat below it; about as good: 4.",
         ),
         (
             "tree.budget=4,8,16",
             (900, 1000, 999.5),
-            "no interior optimum: best at 8, nothing slower above; 8, 16 are not distinguishable.",
+            "no interior optimum: best at 8, flat above it; about as good: 16.",
         ),
         (
             "tree.budget=4,8,16,32",
             (900, 1000, 999.5, 900),
-            "interior optimum at 8; 8, 16 are not distinguishable.",
+            "interior optimum at 8; about as good: 16.",
         ),
-        ("tree.budget=4,8,16", (None, 1000, 900), "no interior optimum: best at 8, nothing slower below."),
-        ("tree.budget=4,8,16", (900, 1000, None), "no interior optimum: best at 8, nothing slower above."),
+        (
+            "tree.budget=4,8,16",
+            (None, 1000, 900),
+            "no interior optimum: best at 8, the lowest value that ran.",
+        ),
+        (
+            "tree.budget=4,8,16",
+            (900, 1000, None),
+            "no interior optimum: best at 8, the highest value that ran.",
+        ),
         ("tree.budget=4,8,16,32", (900, None, 1000, 900), "interior optimum at 16."),
         ("tree.budget=4,8,16", (None, 1000, None), "no optimum to be seen: best at 8."),
         (
             "tree.budget=4,8,16",
             (999.5, 1000, 999.5),
-            "no optimum to be seen: best at 8; 4, 8, 16 are not distinguishable.",
+            "no optimum to be seen: best at 8; about as good: 4, 16.",
         ),
         (
             "tree.budget=3,4,8,16",
             (None, 999.5, 1000, 900),
-            "no interior optimum: best at 8, nothing slower below; 4, 8 are not distinguishable.",
+            "no interior optimum: best at 8, flat below it; about as good: 4.",
         ),
         ("tree.builder=host,gpu", (900, 1000), "best is gpu."),
+        # Surely slower, and yet not worth a word.
+        ("tree.budget=4,8,16,32", (900, 1000, 995, 900), "interior optimum at 8; about as good: 16."),
     ],
 )
 def test_an_optimum_is_an_optimum_where_slower_cells_lie_on_both_sides(
@@ -220,3 +250,21 @@ def test_the_object_is_strict_json_and_says_what_was_found(means: list[float | N
             assert cell == {"cell": index, "point": cell["point"], "error": f"cell {index} fell over"}
     if not found:
         assert (told_object["best"], told_object["not_distinguishable_from_best"]) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("option", "acceptance", "warned"),
+    [
+        ("tree.budget=4,8", {"mean_length": 2.0}, True),
+        ("drafter.block=6,8", {"mean_length": 2.0}, True),
+        ("tree.budget=4,8", {"hazard": 0.8}, False),
+        ("gpus=4,8", {"mean_length": 2.0}, False),
+    ],
+)
+def test_a_mean_that_every_cell_is_given_is_warned_of(
+    option: str, acceptance: dict[str, float], warned: bool
+) -> None:
+    plan = plan_of(option, acceptance=acceptance)
+    text = told(result_with(plan, {cell.index: [900.0] * 5 for cell in plan.cells}))
+    assert ("set acceptance.hazard." in text) is warned
+    assert ("Acceptance is what the scenario says" in text) is not warned
