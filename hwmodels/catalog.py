@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from enum import Enum
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -283,6 +284,36 @@ class TargetModel(Entry):
         return self.kv_lora + self.rope_dim
 
 
+class Accuracy(Strict):
+    """How often a drafter is right, fitted to published acceptance.
+
+    Either *rates*, or a curve over depth: position d is right with log-odds
+    ``top1_logit - depth_slope ln d`` in a step of middling difficulty.
+    """
+
+    rates: tuple[float, ...] | None = None
+    """Unconditional acceptance rate of each position of a chain, as vLLM prints them."""
+    top1_logit: float | None = None
+    depth_slope: float = Field(default=0.0, ge=0)
+    step_sd: float = Field(default=0.0, ge=0)
+    """Standard deviation of the log-odds from step to step."""
+    easy_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of steps in which nearly every position is right."""
+    off_spine: float = Field(ge=0, le=1)
+    """What is left of a position's chance once a choice other than the first was accepted."""
+    source: Source
+    ref: str = Field(min_length=3)
+    """What it was fitted to."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.rates is None) == (self.top1_logit is None):
+            raise ValueError("give rates or top1_logit")
+        if self.rates is not None and any(b > a for a, b in pairwise((1.0, *self.rates, 0.0))):
+            raise ValueError(f"unconditional rates fall from at most 1, got {list(self.rates)}")
+        return self
+
+
 class Drafter(Entry):
     """A block-diffusion drafter sharing the target's embedding and LM head."""
 
@@ -300,6 +331,7 @@ class Drafter(Entry):
     trained_block: int = Field(ge=1)
     dtype: DType
     parameters_billion: Figure
+    accuracy: Accuracy | None = None
     hypothetical: bool = False
     """True where no such drafter is published."""
 

@@ -16,8 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
+from hwmodels.catalog import Drafter
+from hwmodels.errors import HardwareError
 from sim.compiled import compiled
 from sim.graph import IntArray
+from sim.quality import DrafterQuality
 from sim.scenario import Scenario
 
 Array = NDArray[np.float64]
@@ -25,6 +28,8 @@ Array = NDArray[np.float64]
 QUADRATURE_NODES = 41
 """Gauss-Hermite nodes for means over requests: error below 1e-11 up to request_sd 1, 1e-3 at 5."""
 
+LARGEST_SHIFT = 30.0
+"""Log-odds; beyond this a drafter is always right, or never."""
 DRAW_AHEAD = 64
 """Steps drawn at once. The stream serves nothing else, so drawing too many does no harm."""
 
@@ -147,20 +152,76 @@ def hazards_from_rates(rates: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(rate / prior if prior > 0 else 0.0 for rate, prior in zip(rates, before, strict=True))
 
 
-def acceptance_model(scenario: Scenario, mean_length: float | None = None) -> AcceptanceModel:
+def acceptance_model(
+    scenario: Scenario, drafter: Drafter | None = None, mean_length: float | None = None
+) -> AcceptanceModel:
     """The model that *scenario* asks for; *mean_length* replaces the one it names."""
     given, cap = scenario.acceptance, scenario.max_acceptance_length
     if cap == 1:
         return AcceptanceModel(())
     if given.length is not None:
         return AcceptanceModel((1.0,) * (given.length - 1) + (0.0,) * (cap - given.length))
-    target = mean_length if mean_length is not None else given.mean_length
+    variation = (given.request_sd, given.step_correlation, given.decay_per_1k_context)
+    return AcceptanceModel(_hazards(scenario, drafter, mean_length), *variation)
+
+
+def _hazards(scenario: Scenario, drafter: Drafter | None, mean_length: float | None) -> tuple[float, ...]:
+    """One hazard per position that a step of *scenario* can land."""
+    given, cap = scenario.acceptance, scenario.max_acceptance_length
+    target = mean_length if mean_length is not None else given.asked_mean
+    if given.quality is not None:
+        quality = tree_quality(scenario, drafter, target)
+        return _of_tree(quality, scenario.drafter.block, scenario.tree.budget)[: cap - 1]
     if target is not None:
-        hazards = (solve_constant_hazard(target, cap, given.request_sd),) * (cap - 1)
-    elif given.rates is not None:
-        hazards = hazards_from_rates(given.rates)[: cap - 1]
-    else:
-        vector = given.hazard_vector
-        assert vector is not None
-        hazards = vector * (cap - 1) if isinstance(given.hazard, float) else vector[: cap - 1]
-    return AcceptanceModel(hazards, given.request_sd, given.step_correlation, given.decay_per_1k_context)
+        return (solve_constant_hazard(target, cap, given.request_sd),) * (cap - 1)
+    if given.rates is not None:
+        return hazards_from_rates(given.rates)[: cap - 1]
+    vector = given.hazard_vector
+    assert vector is not None
+    return vector * (cap - 1) if isinstance(given.hazard, float) else vector[: cap - 1]
+
+
+def tree_quality(scenario: Scenario, drafter: Drafter | None, mean_length: float | None) -> DrafterQuality:
+    """How good the drafter of *scenario* is: the catalog's accuracy, shifted to *mean_length* where given.
+
+    HardwareError where the catalog knows no accuracy of it.
+    """
+    given = scenario.acceptance.quality
+    assert given is not None
+    if drafter is None or drafter.accuracy is None:
+        name = "drafter" if drafter is None else drafter.name
+        raise HardwareError(name, "no accuracy is known for it: give mean_length, hazard or rates")
+    known = drafter.accuracy
+    quality = DrafterQuality(
+        top1_logit=known.top1_logit or 0.0,
+        depth_slope=known.depth_slope,
+        step_sd=known.step_sd,
+        easy_share=known.easy_share,
+        off_spine=known.off_spine if given.off_spine is None else given.off_spine,
+        top1=hazards_from_rates(known.rates) if known.rates else (),
+    )
+    if mean_length is None:
+        return quality
+    return _shifted_to(quality, mean_length, *scenario.asked_at, scenario.acceptance.request_sd)
+
+
+def _shifted_to(
+    quality: DrafterQuality, mean_length: float, block: int, budget: int, request_sd: float
+) -> DrafterQuality:
+    """*quality* with other log-odds, so that its tree lands *mean_length* at *block* and *budget*."""
+
+    def excess(shift: float) -> float:
+        hazards = _of_tree(quality.shifted(shift), block, budget)
+        return AcceptanceModel(hazards, request_sd).mean_length() - mean_length
+
+    low, high = -LARGEST_SHIFT, LARGEST_SHIFT
+    if excess(high) <= 0:
+        return quality.shifted(high)
+    if excess(low) >= 0:
+        return quality.shifted(low)
+    return quality.shifted(float(optimize.brentq(excess, low, high, xtol=1e-6)))
+
+
+def _of_tree(quality: DrafterQuality, block: int, budget: int) -> tuple[float, ...]:
+    """Hazards of the tree of *budget* nodes over the block, one per position."""
+    return hazards_from_rates(tuple(quality.survival(block - 1, budget).tolist()))

@@ -197,7 +197,7 @@ def article_rest_ms(setup: Setup) -> float:
 def _lengths(setup: Setup) -> list[float]:
     given = setup.scenario.acceptance
     ends = given.mean_length_range or ()
-    return sorted({*ends, *([given.mean_length] if given.mean_length else [])})
+    return sorted({*ends, *([given.asked_mean] if given.asked_mean else [])})
 
 
 def _measured_layer_us(setup: Setup, gpu: str, tokens: int) -> float:

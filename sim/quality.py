@@ -14,7 +14,7 @@ against 65-84 % on the spine: github.com/rmagur1203/vllm-ddtree, DDTREE-FINDINGS
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -45,9 +45,16 @@ class DrafterQuality:
     easy_share: float = 0.0
     off_spine: float = 1.0
     top1: tuple[float, ...] = ()
+    shift: float = 0.0
+    """Added to the log-odds of every position."""
 
-    def top1_by_depth(self, positions: int, shift: float = 0.0) -> Array:
+    def shifted(self, shift: float) -> DrafterQuality:
+        """The same drafter, right with log-odds higher by *shift* at every position."""
+        return replace(self, shift=self.shift + shift)
+
+    def top1_by_depth(self, positions: int, difficulty: float = 0.0) -> Array:
         """(positions,) chance that each is right on the spine, in a step of middling difficulty."""
+        shift = self.shift + difficulty
         if self.top1:
             # Beyond the positions that it was trained for a drafter lands nothing.
             known = np.array([*self.top1[:positions], *([0.0] * (positions - len(self.top1)))])
@@ -55,14 +62,16 @@ class DrafterQuality:
         depth = np.arange(1, positions + 1)
         return np.asarray(special.expit(self.top1_logit - self.depth_slope * np.log(depth) + shift))
 
-    def survival(self, positions: int, budget: int, shift: float = 0.0) -> Array:
-        """(positions,) P(L > d) for d = 1 ..., over the difficulty of steps, at log-odds *shift*."""
+    def survival(self, positions: int, budget: int) -> Array:
+        """(positions,) P(L > d) for d = 1 ..., over the difficulty of steps."""
         usual = np.zeros(positions)
         for offset, weight in zip(*_difficulties(self.step_sd), strict=True):
-            usual += weight * accepted(self.top1_by_depth(positions, shift + offset), budget, self.off_spine)
+            usual += weight * accepted(self.top1_by_depth(positions, offset), budget, self.off_spine)
         if not self.easy_share:
             return usual
-        easy = accepted(np.full(positions, EASY_TOP1), budget, self.off_spine)
+        # A better drafter is better in easy steps too.
+        sure = special.expit(special.logit(EASY_TOP1) + max(0.0, self.shift))
+        easy = accepted(np.full(positions, sure), budget, self.off_spine)
         return (1 - self.easy_share) * usual + self.easy_share * easy
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hwmodels.estimate import Source
+from sim.acceptance import tree_quality
 from sim.answer import Answer, Comparison, Stage, launch_counts
 from sim.graph import Lane
 from sim.replay import Replay
@@ -205,7 +206,7 @@ def drafting_notes(setup: Setup) -> list[str]:
     """What a reader must know about drafter and acceptance; nothing for plain decoding."""
     if setup.scenario.is_plain:
         return []
-    found = ["Acceptance is what the scenario says; block and budget cap it but do not change it."]
+    found = acceptance_notes(setup)
     block, trained = setup.scenario.drafter.block, setup.drafter.trained_block
     if block > trained:
         found.append(
@@ -223,6 +224,22 @@ def replay_lines(replayed: Replay | None) -> list[str]:
     return [
         f"Checked on SimPy: {replayed.runs} runs again ({replayed.steps:,} steps, {replayed.pieces:,} pieces)"
         f" and {replayed.kernel_steps} steps kernel by kernel ({replayed.ops:,} ops): the same nanoseconds."
+    ]
+
+
+def acceptance_notes(setup: Setup) -> list[str]:
+    """Where acceptance comes from; how good the drafter must be where it follows from the tree."""
+    scenario, accuracy = setup.scenario, setup.drafter.accuracy
+    if scenario.acceptance.quality is None or accuracy is None:
+        return ["Acceptance is what the scenario says; block and budget cap it but do not change it."]
+    quality = tree_quality(scenario, setup.drafter, scenario.acceptance.asked_mean)
+    chances = quality.top1_by_depth(scenario.drafter.block - 1)
+    return [
+        f"Acceptance follows from the tree: accuracy of {setup.drafter.name} ({accuracy.source.name}),"
+        f" log-odds {quality.shift:+.2f}, off the spine x{quality.off_spine:g}.",
+        "Its first choice must be right, by position, in % of steps of middling difficulty: "
+        + " ".join(f"{100 * chance:.0f}" for chance in chances)
+        + ".",
     ]
 
 

@@ -32,7 +32,7 @@ from hwmodels.work import DType
 from sim import shipped
 from sim.errors import ScenarioError
 
-KINDS = ("length", "rates", "hazard", "mean_length")
+KINDS = ("length", "rates", "hazard", "mean_length", "quality")
 ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range"})
 """In a file that extends another, one of these replaces all that the other has."""
 OWN_KEYS = frozenset({"question", "anchor", "assumptions"})
@@ -75,10 +75,23 @@ class Tree(Strict):
     builder: TreeBuilder = TreeBuilder.HOST
 
 
+class Quality(Strict):
+    """Acceptance that follows from the tree: the catalog says how often the drafter is right."""
+
+    mean_length: float | None = Field(default=None, ge=1)
+    """Shift the drafter's log-odds until this mean acceptance length is met ..."""
+    block: int | None = Field(default=None, ge=2, le=MAX_BLOCK)
+    """... at this block (the scenario's where left out) ..."""
+    budget: int | None = Field(default=None, ge=1, le=MAX_BUDGET)
+    """... and this budget (the scenario's where left out); other blocks and budgets follow."""
+    off_spine: float | None = Field(default=None, ge=0, le=1)
+    """Instead of the catalog's: what is left of a position's chance off the drafter's first choices."""
+
+
 class Acceptance(Strict):
     """How many tokens a step commits (acceptance length, the target's own token included).
 
-    Give exactly one of `length`, `rates`, `hazard`, `mean_length`.
+    Give exactly one of `length`, `rates`, `hazard`, `mean_length`, `quality`.
     """
 
     length: int | None = Field(default=None, ge=1)
@@ -89,6 +102,8 @@ class Acceptance(Strict):
     """Chance that a position is accepted once all before it are; one value or one per position."""
     mean_length: float | None = Field(default=None, ge=1)
     """Solve for the constant hazard that gives this mean."""
+    quality: Quality | None = None
+    """Let it follow from the tree and the drafter's accuracy; answers to block and budget."""
     mean_length_range: tuple[float, float] | None = None
     """What is not known about the mean: the report shows both ends."""
     request_sd: float = Field(default=0.0, ge=0, le=5)
@@ -122,13 +137,18 @@ class Acceptance(Strict):
         return self
 
     def _check_range(self, ends: tuple[float, float]) -> None:
-        if self.mean_length is None:
+        if self.asked_mean is None:
             raise ValueError("mean_length_range goes with mean_length")
-        if not 1 <= ends[0] <= self.mean_length <= ends[1]:
+        if not 1 <= ends[0] <= self.asked_mean <= ends[1]:
             raise ValueError(
                 f"mean_length_range {list(ends)} must start at 1 or more"
-                f" and hold mean_length {self.mean_length}"
+                f" and hold mean_length {self.asked_mean}"
             )
+
+    @property
+    def asked_mean(self) -> float | None:
+        """The mean that is solved for, whichever way."""
+        return self.quality.mean_length if self.quality is not None else self.mean_length
 
     @property
     def hazard_vector(self) -> tuple[float, ...] | None:
@@ -223,10 +243,11 @@ class Scenario(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        cap = self.max_acceptance_length
+        block, budget = self.asked_at
+        cap = min(block, budget + 1)
         asked = self._asked_length()
         if asked > cap + 1e-9 and not self.is_plain:
-            why = f"block {self.drafter.block}, budget {self.tree.budget}"
+            why = f"block {block}, budget {budget}"
             raise ValueError(f"acceptance asks for {asked:g} tokens per step, but {why} allow at most {cap}")
         positions = len(self.acceptance.rates or self.acceptance.hazard_vector or ())
         constant = isinstance(self.acceptance.hazard, float)
@@ -243,8 +264,14 @@ class Scenario(Strict):
 
     def _asked_length(self) -> float:
         given = self.acceptance
-        top = given.mean_length_range[1] if given.mean_length_range else given.mean_length
+        top = given.mean_length_range[1] if given.mean_length_range else given.asked_mean
         return max(given.length or 1, top or 1)
+
+    @property
+    def asked_at(self) -> tuple[int, int]:
+        """Block and budget at which the acceptance that is asked for holds."""
+        quality = self.acceptance.quality or Quality()
+        return quality.block or self.drafter.block, quality.budget or self.tree.budget
 
     @property
     def is_plain(self) -> bool:

@@ -60,7 +60,7 @@ class Simulation:
         self.graph = decode_step(setup)
         self.pieces = Pieces(fuse(self.graph))
         self.base = BaseTimes(setup, self.pieces)
-        self.acceptance: AcceptanceModel = acceptance_model(setup.scenario, mean_length)
+        self.acceptance: AcceptanceModel = acceptance_model(setup.scenario, setup.drafter, mean_length)
         self._play = ENGINES[engine]
         start = np.array([setup.scenario.load.context_tokens])
         self._plan = NoisePlan(setup.machine, self.pieces, self.base.seconds(start)[0])

@@ -223,8 +223,10 @@ def notes(result: SweepResult) -> list[str]:
     if setup.scenario.acceptance.mean_length is not None and _changed(result) & SHAPE_KEYS:
         found.append(
             "Every cell is given the same mean acceptance length, so a smaller tree loses no tokens here:"
-            " to compare budgets or blocks, set acceptance.hazard."
+            " to compare budgets or blocks, set acceptance.quality or acceptance.hazard."
         )
+    elif setup.scenario.acceptance.quality is not None:
+        found.append("Acceptance follows from the tree and from how often the drafter is right.")
     elif not setup.scenario.is_plain:
         found.append("Acceptance is what the scenario says; block and budget cap it but do not change it.")
     return found

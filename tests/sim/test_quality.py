@@ -147,4 +147,4 @@ def test_marginals_fall_and_leave_room_for_other_choices(top1: np.ndarray, budge
 
 @given(qualities, st.floats(0, 2))
 def test_an_easier_request_lands_more(quality: DrafterQuality, shift: float) -> None:
-    assert quality.survival(5, 8, shift).sum() >= quality.survival(5, 8).sum() - 1e-9
+    assert quality.shifted(shift).survival(5, 8).sum() >= quality.survival(5, 8).sum() - 1e-9
