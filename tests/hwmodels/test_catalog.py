@@ -1,6 +1,7 @@
 """The shipped catalog: complete, sourced, found by name, and strict when edited."""
 
 import copy
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from hwmodels import catalog, documents
 from hwmodels.catalog import Drafter, Entry, Figure, Gpu, Host, Interconnect, Kind, Stack, TargetModel
@@ -28,7 +29,10 @@ MODELS: dict[Kind, type[Entry]] = {
 }
 SHIPPED = [(kind, name) for kind in Kind for name in catalog.names(kind)]
 every_entry = pytest.mark.parametrize(("kind", "name"), SHIPPED)
-OPTIONAL = {"notes", "range", "reread_gb_s", "tile_rows", "small", "capture_limits", "hypothetical"}
+OPTIONAL = {
+    *("notes", "range", "reread_gb_s", "tile_rows", "small", "capture_limits", "hypothetical"),
+    *("accuracy", "depth_slope", "step_sd", "easy_share"),
+}
 
 
 def path_of(kind: Kind, name: str) -> Path:
@@ -218,6 +222,8 @@ def test_a_path_without_a_file_is_refused(tmp_path: Path) -> None:
 @given(edits)
 def test_a_missing_key_is_named(edit: Edit) -> None:
     entry, path = edit
+    # Either of these two may be missing, but not both.
+    assume(path[-1] not in ("rates", "top1_logit"))
     data = copy.deepcopy(document(*entry).data)
     del parent(data, path)[path[-1]]
     error = refusal(*entry, data)
@@ -320,3 +326,22 @@ def test_no_shipped_file_comes_near_the_limits() -> None:
 def test_a_source_may_be_written_as_reports_print_it(word: str) -> None:
     figure = Figure.model_validate_json(f'{{"value": 1.0, "source": "{word}", "ref": "what if"}}')
     assert figure.source is Source.ASSUMED
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"top1_logit": 1.0}, "give rates or top1_logit"),
+        ({"rates": None}, "give rates or top1_logit"),
+        ({"rates": [0.8, 0.9]}, "unconditional rates fall from at most 1"),
+        ({"rates": [1.2, 0.9]}, "unconditional rates fall from at most 1"),
+        ({"rates": [0.9, -0.1]}, "unconditional rates fall from at most 1"),
+        ({"off_spine": 1.5}, "less than or equal to 1"),
+    ],
+)
+def test_an_accuracy_that_cannot_be_is_refused(changes: dict[str, object], said: str) -> None:
+    known = catalog.drafter("kimi_dflash").accuracy
+    assert known is not None
+    data = known.model_dump(mode="json") | changes
+    with pytest.raises(ValidationError, match=said):
+        catalog.Accuracy.model_validate_json(json.dumps(data))
