@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim import ddtree
+from sim.acceptance import AcceptanceModel, hazards_from_rates
 from sim.quality import TAIL_EXPONENT, DrafterQuality, accepted, marginals
 
 KIMI_RATES = (0.89, 0.75, 0.57, 0.49, 0.41, 0.34, 0.28)
@@ -148,3 +149,20 @@ def test_marginals_fall_and_leave_room_for_other_choices(top1: np.ndarray, budge
 @given(qualities, st.floats(0, 2))
 def test_an_easier_request_lands_more(quality: DrafterQuality, shift: float) -> None:
     assert quality.shifted(shift).survival(5, 8).sum() >= quality.survival(5, 8).sum() - 1e-9
+
+
+def test_six_parameters_give_the_published_rounds() -> None:
+    """hxri/ddtreeplus: 128 requests of about 34 rounds; the bounds are those of its figures."""
+    hazards = hazards_from_rates(tuple(GSM8K_DDTREE.survival(15, 128).tolist()))
+    model = AcceptanceModel(hazards, request_sd=0.15, step_correlation=0.30)
+    requests = [model.draw(np.random.default_rng(seed), 300)[:34] for seed in range(4000)]
+    lengths = np.concatenate(requests)
+    apart = [(one - one.mean()) for one in requests]
+    spread = sum(float(one @ one) for one in apart)
+    lag_1, lag_2 = (sum(float(one[lag:] @ one[:-lag]) for one in apart) / spread for lag in (1, 2))
+    assert lengths.mean() == pytest.approx(8.67, abs=0.15)
+    assert lengths.std() == pytest.approx(4.59, abs=0.3)
+    assert np.mean(lengths == 16) == pytest.approx(0.167, abs=0.015)
+    assert lag_1 == pytest.approx(0.22, abs=0.05)
+    assert lag_2 == pytest.approx(0.02, abs=0.05)
+    assert np.std([one.mean() for one in requests]) == pytest.approx(1.18, abs=0.2)
