@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from statistics import median
 import numpy as np
 import simpy
 
-from sim import engine
+from sim import ddtree, engine
 from sim.choices import EngineName
+from sim.quality import marginals
 from sim.setup import Setup
 from sim.simulate import CHUNK_DURATIONS, Simulation
 
@@ -20,6 +22,8 @@ SIMPY_RUNS = 1
 BATCH_RUNS = 32
 DRAWS = 12
 ROUNDS = 7
+TREES = 200
+TREE_BLOCK, TREE_BUDGET = 16, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,10 @@ class Benchmark:
     """Steps per second, batch engine over SimPy engine."""
     batch_over_random: float
     """Time of a step on the batch engine over the time to draw as many values."""
+    tree_us_per_node: float
+    """Building a DDTree of 32 nodes over a block of 16, in Python, per node."""
+    tree_over_heap: float
+    """Its time over that of 32 pushes and pops of heapq."""
     ops_per_step: int
     pieces_per_step: int
     """Ops after exact fusion: what an engine really plays."""
@@ -56,6 +64,8 @@ class _Round:
     simpy_per_s: float
     batch_per_s: float
     values_per_s: float
+    nodes_per_s: float
+    heap_pairs_per_s: float
 
 
 def benchmark(setup: Setup) -> Benchmark:
@@ -75,6 +85,8 @@ def benchmark(setup: Setup) -> Benchmark:
         timeouts_per_step=median(r.timeouts_per_s / r.simpy_per_s for r in rounds),
         batch_over_simpy=median(r.batch_per_s / r.simpy_per_s for r in rounds),
         batch_over_random=median(r.values_per_s / values / r.batch_per_s for r in rounds),
+        tree_us_per_node=median(1e6 / r.nodes_per_s for r in rounds),
+        tree_over_heap=median(r.heap_pairs_per_s / r.nodes_per_s for r in rounds),
         ops_per_step=ops,
         pieces_per_step=pieces,
     )
@@ -88,6 +100,8 @@ def _round(by_simpy: Simulation, by_batch: Simulation) -> _Round:
         simpy_per_s=_rate(lambda: _steps(by_simpy, SIMPY_RUNS)),
         batch_per_s=_rate(lambda: _steps(by_batch, BATCH_RUNS)),
         values_per_s=_rate(lambda: _draw(generator, normals, DRAWS)),
+        nodes_per_s=_rate(_build_trees),
+        heap_pairs_per_s=_rate(_use_heaps),
     )
 
 
@@ -99,6 +113,25 @@ def _draw(generator: np.random.Generator, values: np.ndarray[tuple[int]], times:
     for _ in range(times):
         generator.standard_normal(out=values)
     return values.size * times
+
+
+def _build_trees() -> int:
+    rows = marginals(np.full(TREE_BLOCK - 1, 0.8), TREE_BUDGET)
+    for _ in range(TREES):
+        ddtree.build(rows, TREE_BUDGET)
+    return TREES * TREE_BUDGET
+
+
+def _use_heaps() -> int:
+    """As many pushes and pops as the trees have nodes."""
+    values = np.random.default_rng(0).random(TREE_BUDGET).tolist()
+    for _ in range(TREES):
+        heap: list[float] = []
+        for value in values:
+            heapq.heappush(heap, value)
+        for _ in values:
+            heapq.heappop(heap)
+    return TREES * TREE_BUDGET
 
 
 def _bare_timeouts() -> int:

@@ -155,4 +155,6 @@ def benchmark_lines(result: Benchmark) -> list[str]:
         f"a SimPy step costs          {result.timeouts_per_step:13,.0f} bare timeouts",
         f"batch over SimPy            {result.batch_over_simpy:13.1f} times the steps",
         f"batch over random numbers   {result.batch_over_random:13.2f} times the time",
+        f"building a draft tree       {result.tree_us_per_node:13.2f} us a node"
+        f"  ({result.tree_over_heap:.1f} times a heapq push and pop)",
     ]

@@ -8,10 +8,12 @@ import sys
 import time
 from statistics import median
 
+import numpy as np
 import pytest
 
-from sim import shipped
+from sim import ddtree, shipped
 from sim.bench import Benchmark, benchmark
+from sim.quality import marginals
 from sim.scenario import load
 from sim.setup import resolve
 
@@ -41,6 +43,23 @@ def test_a_step_costs_at_most_6_times_its_random_numbers(measured: Benchmark) ->
     assert measured.values_per_step < measured.pieces_per_step + 10
 
 
+def test_a_tree_costs_at_most_25_times_the_pushes_and_pops_that_it_takes(measured: Benchmark) -> None:
+    assert 1 < measured.tree_over_heap <= 25
+    assert measured.tree_us_per_node > 0
+
+
+def test_building_a_tree_grows_as_budget_log_budget() -> None:
+    def build_seconds(budget: int) -> float:
+        rows = marginals(np.full(15, 0.8), budget)
+        begin = time.perf_counter()
+        ddtree.build(rows, budget)
+        return time.perf_counter() - begin
+
+    pairs = [(build_seconds(1024), sum(build_seconds(128) for _ in range(8))) for _ in range(9)]
+    # As many nodes on both sides: the larger heap costs log 1024 / log 128 = 1.4 times as much a node.
+    assert median(large / small for large, small in pairs) < 3
+
+
 def seconds(*command: str) -> float:
     begin = time.perf_counter()
     subprocess.run([sys.executable, *command], check=True, capture_output=True)
@@ -60,3 +79,4 @@ def test_bench_prints_its_keys() -> None:
     assert found.keys() >= {"simpy_timeouts_per_s", "simpy_steps_per_s", "timeouts_per_step"}
     assert found["batch_over_simpy"] > 0
     assert found["batch_over_random"] > 0
+    assert found["tree_over_heap"] > 0
