@@ -41,6 +41,10 @@ class Factors(NamedTuple):
     floor: Array
     scale: Array
 
+    def of(self, normals: Array) -> Array:
+        """The factors that *normals* give."""
+        return np.asarray(self.floor + self.scale * np.exp(self.log_sd * normals))
+
 
 def factors(cv: ArrayLike, log_sd: ArrayLike = SHAPE) -> Factors:
     """Factors of mean 1 and standard deviation *cv*, skewed as *log_sd* says.
@@ -68,5 +72,4 @@ def lognormal_factor(generator: np.random.Generator, shape: tuple[int, ...], cv:
 
     The same normals are consumed whatever *cv* is; ValueError outside [0, MAX_CV].
     """
-    made = factors(cv)
-    return np.asarray(made.floor + made.scale * np.exp(made.log_sd * generator.standard_normal(shape)))
+    return factors(cv).of(generator.standard_normal(shape))

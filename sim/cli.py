@@ -47,6 +47,7 @@ SetOption = Annotated[
         "--set", metavar="KEY=VALUE", help="Change a scenario key, such as tree.budget=16. Repeatable."
     ),
 ]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bar and no report; files only.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -69,9 +70,7 @@ def run(
         ),
     ] = None,
     as_json: JsonOption = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="No progress bar and no report; files only.")
-    ] = False,
+    quiet: QuietOption = False,
     set_: SetOption = None,
 ) -> None:
     """Simulate whole decode runs of a scenario and report the distribution of throughput."""
@@ -132,9 +131,7 @@ def sweep(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the cells that OUT has.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Run again what OUT has.")] = False,
     as_json: JsonOption = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="No progress bar and no report; files only.")
-    ] = False,
+    quiet: QuietOption = False,
     set_: SetOption = None,
 ) -> None:
     """Run a grid of scenarios on common luck; find the best cell and what it owes its place to.

@@ -268,8 +268,7 @@ class Noise:
         """What all GPU and link work of a step shares: drift, and the rare stall."""
         noise = self._plan.machine.gpu.noise
         normals = self._generators[RandomStream.MACHINE].standard_normal((steps, MACHINE_NORMALS))
-        spread = factors(noise.step_cv.value)
-        drift = spread.floor + spread.scale * np.exp(spread.log_sd * normals[:, 0])
+        drift = factors(noise.step_cv.value).of(normals[:, 0])
         chance, size = special.ndtr(normals[:, 1]), special.ndtr(normals[:, 2])
         low, high = noise.spike_factor_low.value, noise.spike_factor_high.value
         stall = np.where(chance < noise.spike_probability.value, low + (high - low) * size, 1.0)

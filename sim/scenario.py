@@ -360,24 +360,26 @@ def parse_override(text: str) -> tuple[str, Any, str]:
 def changed(document: Document, key: str, value: Any, place: str) -> Document:
     """*document* with *key* (``tree.budget``) set to *value*, which *place* asked for."""
     path = tuple(key.split("."))
-    nested = value
-    for part in reversed(path):
-        nested = {part: nested}
     places = {p: where for p, where in document.places.items() if p[: len(path)] != path}
-    merged = merge(document.data, nested, ACCEPTANCE_KINDS)
+    merged = merge(document.data, _nested(key, value), ACCEPTANCE_KINDS)
     if not key.startswith(KEEP_ANCHOR):
         merged.pop("anchor", None)
     return Document(document.file, merged, {**places, path: (place, 0)})
 
 
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    """``tree.budget`` and 8 as ``{"tree": {"budget": 8}}``."""
+    *outer, last = key.split(".")
+    nested = {last: value}
+    for part in reversed(outer):
+        nested = {part: nested}
+    return nested
+
+
 def located(key: str, value: Any, folder: Path) -> Any:
     """*value* of *key* with the catalog entries it names by file looked for in *folder*."""
-    parts = key.split(".")
-    nested = value
-    for part in reversed(parts):
-        nested = {part: nested}
-    found: Any = _with_entry_paths(Document("", nested), folder).data
-    for part in parts:
+    found: Any = _with_entry_paths(Document("", _nested(key, value)), folder).data
+    for part in key.split("."):
         found = found[part]
     return found
 

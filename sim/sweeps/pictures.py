@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from sim import files
 from sim.sweeps.axes import Axis
-from sim.sweeps.result import SweepResult, index_of, positions_of
+from sim.sweeps.result import SweepResult, line_through, positions_of, slice_through
 
 STYLE: Any = {
     "font.size": 10,
@@ -107,14 +107,8 @@ def _number(value: float | None) -> float:
 
 def _slice(result: SweepResult, across: int, up: int) -> NDArray[np.int64]:
     """Cell indices (values of *up*, values of *across*) through the best cell."""
-    plan = result.plan
     assert result.ranking is not None
-    home = list(positions_of(plan, result.ranking.best))
-    grid = np.empty((len(plan.axes[up].values), len(plan.axes[across].values)), dtype=np.int64)
-    for row, column in np.ndindex(*grid.shape):
-        home[up], home[across] = row, column
-        grid[row, column] = index_of(plan, tuple(home))
-    return grid
+    return np.array(slice_through(result.plan, result.ranking.best, across, up), dtype=np.int64)
 
 
 def _ticks(plot: Axes, x: Axis, y: Axis) -> None:
@@ -208,15 +202,10 @@ def curves(result: SweepResult, at: int, beside: int | None) -> Figure:
 def _lines(result: SweepResult, at: int, beside: int | None) -> list[tuple[str, list[int]]]:
     """The lines to draw: a label and the cells along axis *at*."""
     plan = result.plan
-    if beside is None:
-        home = list(positions_of(plan, result.ranking.best)) if result.ranking else []
-        cells = [
-            index_of(plan, (*home[:at], position, *home[at + 1 :]))
-            for position in range(len(plan.axes[at].values))
-        ]
-        return [("", cells)]
-    grid, values = _slice(result, at, beside), plan.axes[beside].values
     assert result.ranking is not None
+    if beside is None:
+        return [("", line_through(plan, result.ranking.best, at))]
+    grid, values = _slice(result, at, beside), plan.axes[beside].values
     best = positions_of(plan, result.ranking.best)[beside]
     chosen = {
         best,

@@ -16,9 +16,9 @@ from sim.sweeps.result import (
     Move,
     Neighbourhood,
     SweepResult,
-    index_of,
+    line_through,
     neighbourhoods,
-    positions_of,
+    slice_through,
 )
 
 FORMAT_VERSION = 1
@@ -71,17 +71,13 @@ def grid(result: SweepResult) -> Table:
     if len(x.values) > MAX_COLUMNS or len(y.values) > MAX_ROWS:
         return _list(result, down)
     assert result.ranking is not None
-    home = list(positions_of(result.plan, result.ranking.best))
+    cells = slice_through(result.plan, result.ranking.best, across, down)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(Text(f"{y.name} \\ {x.name}"), no_wrap=True)
     for value in x.values:
         table.add_column(Text(value.label), justify="right")
-    for row, value in enumerate(y.values):
-        cells = []
-        for column in range(len(x.values)):
-            home[down], home[across] = row, column
-            cells.append(_mark(result, index_of(result.plan, tuple(home))))
-        table.add_row(Text(value.label), *cells)
+    for value, row in zip(y.values, cells, strict=True):
+        table.add_row(Text(value.label), *(_mark(result, index) for index in row))
     return table
 
 
@@ -98,12 +94,11 @@ def _list(result: SweepResult, at: int) -> Table:
     """One line per value of axis *at*, through the best cell."""
     axis = result.plan.axes[at]
     assert result.ranking is not None
-    home = positions_of(result.plan, result.ranking.best)
+    line = line_through(result.plan, result.ranking.best, at)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in (axis.name, "tok/s", "+-", "step ms", "tokens a step"):
         table.add_column(Text(name), justify="right")
-    for position, value in enumerate(axis.values[:MAX_ROWS]):
-        index = index_of(result.plan, (*home[:at], position, *home[at + 1 :]))
+    for value, index in list(zip(axis.values, line, strict=True))[:MAX_ROWS]:
         found = result.results.get(index)
         if found is None:
             table.add_row(Text(value.label), "-")
@@ -138,12 +133,7 @@ def verdict(result: SweepResult) -> list[str]:
 def _nearly(result: SweepResult) -> list[str]:
     """The cells that lose little, distinguishable or not."""
     assert result.ranking is not None
-    top = result.throughput(result.ranking.best) or 0.0
-    near = [
-        index
-        for index in result.results
-        if index != result.ranking.best and (result.throughput(index) or 0.0) >= (1 - NEARLY) * top
-    ]
+    near = [index for index in result.results if index != result.ranking.best and result.near(index)]
     return [f"Within {NEARLY:.0%} of it: {_named(result, near)}."] if near else []
 
 
@@ -174,11 +164,10 @@ def _where(found: Neighbourhood) -> str:
         return f"best is {found.label}{plateau}"
     if found.below and found.above:
         return f"interior optimum at {found.label}{plateau}"
-    ran = [move.label for move in found.moves]
     if not found.below and not found.above:
         return f"no optimum to be seen: best at {found.label}{plateau}"
     side = "below" if found.above else "above"
-    if len(ran) == 1:
+    if len(found.moves) == 1:
         end = "lowest" if found.above else "highest"
         return f"no interior optimum: best at {found.label}, the {end} value that ran{plateau}"
     return f"no interior optimum: best at {found.label}, flat {side} it{plateau}"

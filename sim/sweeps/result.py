@@ -33,9 +33,13 @@ class SweepResult:
     def slower(self, index: int) -> bool:
         """True where a finished cell is distinguishably slower than the best, by ``NEARLY`` or more."""
         assert self.ranking is not None
+        return self.ranking.verdicts[index].distinguishable and not self.near(index)
+
+    def near(self, index: int) -> bool:
+        """True where a finished cell loses less than ``NEARLY`` of the best throughput."""
+        assert self.ranking is not None
         top = self.throughput(self.ranking.best) or 0.0
-        distinguishable = self.ranking.verdicts[index].distinguishable
-        return distinguishable and (self.throughput(index) or 0.0) < (1 - NEARLY) * top
+        return (self.throughput(index) or 0.0) >= (1 - NEARLY) * top
 
     def throughput(self, index: int) -> float | None:
         """Mean tok/s of a cell; None where it failed."""
@@ -72,6 +76,11 @@ def line_through(plan: Plan, index: int, at: int) -> list[int]:
     home = positions_of(plan, index)
     places = range(len(plan.axes[at].values))
     return [index_of(plan, (*home[:at], place, *home[at + 1 :])) for place in places]
+
+
+def slice_through(plan: Plan, index: int, across: int, up: int) -> list[list[int]]:
+    """The cells that differ from cell *index* along two axes only: a row per value of *up*."""
+    return [line_through(plan, start, across) for start in line_through(plan, index, up)]
 
 
 class Move(NamedTuple):
