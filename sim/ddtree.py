@@ -1,4 +1,4 @@
-"""DDTree: the draft tree of the most probable prefixes.
+"""DDTree: the draft tree of the most probable prefixes; a chain is the tree with one branch.
 
 A block drafter gives one distribution per position, all at once. The probability of a
 prefix is the product of its tokens' marginals. Best-first search returns exactly the
@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,13 @@ BoolArray = NDArray[np.bool_]
 
 ROOT = 0
 """The token that the last step committed; it is not part of the budget."""
+
+
+class Shape(Enum):
+    """How the drafted tokens hang together."""
+
+    DDTREE = "ddtree"
+    CHAIN = "chain"
 
 
 class Node(NamedTuple):
@@ -78,6 +86,21 @@ def build(marginals: Sequence[Sequence[float]], budget: int) -> DraftTree:
         if depth + 1 < len(marginals):
             push(len(nodes), depth + 1, 0, -cost)
     return DraftTree(tuple(nodes), pushes + len(nodes))
+
+
+def chain(marginals: Sequence[Sequence[float]], budget: int) -> DraftTree:
+    """The first choices of the first *budget* positions, one after another; no heap is needed."""
+    nodes: list[Node] = []
+    probability = 1.0
+    for depth, row in enumerate(marginals[:budget]):
+        probability *= row[0]
+        nodes.append(Node(depth, depth, 0, probability))
+    return DraftTree(tuple(nodes), 0)
+
+
+def most_operations(budget: int) -> int:
+    """The most heap operations that a tree of *budget* nodes can take: a push, then three for each node."""
+    return 1 + 3 * budget
 
 
 def ancestor_mask(tree: DraftTree) -> BoolArray:

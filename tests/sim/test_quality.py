@@ -66,7 +66,7 @@ def test_four_parameters_give_the_published_distribution() -> None:
 @given(chances, st.integers(1, 40))
 def test_expected_length_is_the_sum_of_path_probabilities(top1: np.ndarray, budget: int) -> None:
     tree = ddtree.build(marginals(top1, budget), budget)
-    assert accepted(top1, budget).sum() == pytest.approx(sum(node.probability for node in tree.nodes))
+    assert accepted(tree, top1).sum() == pytest.approx(sum(node.probability for node in tree.nodes))
 
 
 @given(chances, st.integers(1, 12), st.integers(0, 2**32))
@@ -81,7 +81,7 @@ def test_the_closed_form_is_the_mean_of_simulated_walks(top1: np.ndarray, budget
         len(ddtree.walk(tree, drafted, lambda prefix, row=row: [*row, -1][len(prefix)]))  # type: ignore[misc]
         for row in ranks
     ]
-    survival = accepted(top1, budget)
+    survival = accepted(tree, top1)
     expected = 1 + survival.sum()
     variance = 1 + ((2 * np.arange(len(top1)) + 3) * survival).sum() - expected**2
     # Six standard errors, and a dozen events too rare for a normal distribution.
