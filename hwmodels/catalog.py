@@ -132,8 +132,10 @@ class Host(Entry):
     """The CPU side of the node."""
 
     pcie_gb_s: Figure
-    tree_us_per_node: Figure
-    """Best-first heap and ancestor mask, per tree node."""
+    heap_us_per_operation: Figure
+    """Best-first tree in Python: one push or pop, with what is computed for it."""
+    mask_us_per_node: Figure
+    """A node's row of the ancestor mask."""
     noise_cv: Figure
     """Eager host work, one execution against another."""
     graph_launch_cv: Figure
@@ -209,7 +211,7 @@ class Dispatch(Strict):
     tree_dispatch_us: Figure
     """Dispatch of the top-k and tree section."""
     tree_fixed_us: Figure
-    """Tree build beyond its cost per node: tensor to Python and back."""
+    """Tree build beyond heap and mask: tensor to Python and back."""
     copy_latency_us: Figure
     """One copy between host and device, beyond its bytes."""
     synchronise_us: Figure
@@ -301,6 +303,8 @@ class Accuracy(Strict):
     """Share of steps in which nearly every position is right."""
     off_spine: float = Field(ge=0, le=1)
     """What is left of a position's chance once a choice other than the first was accepted."""
+    stated_slope: float = Field(default=0.0, ge=0)
+    """How much faster the log-odds that the drafter states fall with ln d than those it is right with."""
     source: Source
     ref: str = Field(min_length=3)
     """What it was fitted to."""

@@ -396,7 +396,11 @@ class CostModel:
                 return _from_figure(dispatch.synchronise_us, Bound.HOST, "synchronisation")
             case HostTask.TREE_BUILD:
                 extra = dispatch.tree_fixed_us.value * US
-                return _from_figure(host.tree_us_per_node, Bound.HOST, "best-first heap", extra, work.items)
+                return _from_figure(
+                    host.heap_us_per_operation, Bound.HOST, "best-first heap", extra, work.items
+                )
+            case HostTask.TREE_MASK:
+                return _from_figure(host.mask_us_per_node, Bound.HOST, "ancestor mask", times=work.items)
             case _:
                 assert_never(work.task)
 

@@ -134,7 +134,8 @@ def merge(base: dict[str, Any], over: dict[str, Any], rivals: frozenset[str]) ->
     A key set to null takes the base's value away. Where *over* has one of the
     *rivals*, the base's other rivals go.
     """
-    merged = {k: v for k, v in base.items() if not (k in rivals and rivals & over.keys())}
+    gone = rivals - over.keys() if rivals & over.keys() else frozenset()
+    merged = {key: value for key, value in base.items() if key not in gone}
     for key, value in over.items():
         if value is None:
             merged.pop(key, None)

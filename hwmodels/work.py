@@ -46,6 +46,7 @@ class HostTask(Enum):
     SCHEDULE = "schedule"
     TREE_DISPATCH = "tree_dispatch"
     TREE_BUILD = "tree_build"
+    TREE_MASK = "tree_mask"
     SYNCHRONISE = "synchronise"
 
 
@@ -180,7 +181,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class HostWork:
-    """CPU work of one kind over *items* (tree nodes; 1 where it does not scale)."""
+    """CPU work of one kind over *items* (heap operations, tree nodes; 1 where it does not scale)."""
 
     task: HostTask
     items: int

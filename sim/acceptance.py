@@ -5,33 +5,86 @@ min(block, budget + 1). A *hazard* h_d is the chance that draft position d is
 accepted once all before it were; P(L > d) = h_1 ... h_d. Variation between requests
 shifts the log-odds of the hazards; correlation between steps comes from an AR(1)
 Gaussian latent pushed through the inverse distribution, so each step's own
-distribution is untouched by it.
+distribution is untouched by it. Observed lengths may be drawn instead, request by request.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from hwmodels.catalog import Drafter
-from hwmodels.errors import HardwareError
 from sim.compiled import compiled
 from sim.graph import IntArray
-from sim.quality import DrafterQuality
-from sim.scenario import Scenario
+from sim.traces import Trace
 
 Array = NDArray[np.float64]
 
 QUADRATURE_NODES = 41
 """Gauss-Hermite nodes for means over requests: error below 1e-11 up to request_sd 1, 1e-3 at 5."""
 
-LARGEST_SHIFT = 30.0
-"""Log-odds; beyond this a drafter is always right, or never."""
 DRAW_AHEAD = 64
 """Steps drawn at once. The stream serves nothing else, so drawing too many does no harm."""
+
+
+class Acceptance(Protocol):
+    """Draws the acceptance lengths of requests."""
+
+    @property
+    def cap(self) -> int:
+        """The longest length."""
+
+    def mean_length(self) -> float:
+        """E[L] over requests, at the context where decoding begins."""
+
+    def distribution(self) -> Array:
+        """P(L = 1 ... cap) over requests, at the context where decoding begins."""
+
+    def draw(self, generator: np.random.Generator, output_tokens: int) -> IntArray:
+        """Lengths of one request's steps until their sum reaches *output_tokens* (at least 1)."""
+
+
+@dataclass(frozen=True)
+class TraceModel:
+    """Draws observed lengths: a block bootstrap whose blocks are requests, so that correlation survives.
+
+    Each request is met as often as it has steps, entered at any of them, and followed around to the
+    step before: then every step has the distribution of all observed ones.
+    """
+
+    trace: Trace
+    cap: int
+
+    @cached_property
+    def _requests(self) -> list[IntArray]:
+        return [np.array(request, dtype=np.int64) for request in self.trace.requests]
+
+    def mean_length(self) -> float:
+        """The mean of all observed lengths."""
+        return float(np.concatenate(self._requests).mean())
+
+    def distribution(self) -> Array:
+        """Shares of the observed lengths 1 ... cap."""
+        observed = np.concatenate(self._requests)
+        return np.bincount(observed, minlength=self.cap + 1)[1:] / len(observed)
+
+    def draw(self, generator: np.random.Generator, output_tokens: int) -> IntArray:
+        """Lengths of steps until their sum reaches *output_tokens* (at least 1)."""
+        first_steps = np.cumsum([0, *map(len, self._requests)])
+        parts: list[IntArray] = []
+        committed = 0
+        while committed < output_tokens:
+            step = int(generator.integers(first_steps[-1]))
+            request = int(np.searchsorted(first_steps, step, side="right")) - 1
+            lengths = np.roll(self._requests[request], first_steps[request] - step)
+            totals = committed + np.cumsum(lengths)
+            parts.append(lengths[: 1 + int(np.searchsorted(totals, output_tokens))])
+            committed = int(totals[-1])
+        return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -150,78 +203,3 @@ def hazards_from_rates(rates: tuple[float, ...]) -> tuple[float, ...]:
     """Hazards from unconditional rates; a position after a rate of 0 is never reached."""
     before = (1.0, *rates[:-1])
     return tuple(rate / prior if prior > 0 else 0.0 for rate, prior in zip(rates, before, strict=True))
-
-
-def acceptance_model(
-    scenario: Scenario, drafter: Drafter | None = None, mean_length: float | None = None
-) -> AcceptanceModel:
-    """The model that *scenario* asks for; *mean_length* replaces the one it names."""
-    given, cap = scenario.acceptance, scenario.max_acceptance_length
-    if cap == 1:
-        return AcceptanceModel(())
-    if given.length is not None:
-        return AcceptanceModel((1.0,) * (given.length - 1) + (0.0,) * (cap - given.length))
-    variation = (given.request_sd, given.step_correlation, given.decay_per_1k_context)
-    return AcceptanceModel(_hazards(scenario, drafter, mean_length), *variation)
-
-
-def _hazards(scenario: Scenario, drafter: Drafter | None, mean_length: float | None) -> tuple[float, ...]:
-    """One hazard per position that a step of *scenario* can land."""
-    given, cap = scenario.acceptance, scenario.max_acceptance_length
-    target = mean_length if mean_length is not None else given.asked_mean
-    if given.quality is not None:
-        quality = tree_quality(scenario, drafter, target)
-        return _of_tree(quality, scenario.drafter.block, scenario.tree.budget)[: cap - 1]
-    if target is not None:
-        return (solve_constant_hazard(target, cap, given.request_sd),) * (cap - 1)
-    if given.rates is not None:
-        return hazards_from_rates(given.rates)[: cap - 1]
-    vector = given.hazard_vector
-    assert vector is not None
-    return vector * (cap - 1) if isinstance(given.hazard, float) else vector[: cap - 1]
-
-
-def tree_quality(scenario: Scenario, drafter: Drafter | None, mean_length: float | None) -> DrafterQuality:
-    """How good the drafter of *scenario* is: the catalog's accuracy, shifted to *mean_length* where given.
-
-    HardwareError where the catalog knows no accuracy of it.
-    """
-    given = scenario.acceptance.quality
-    assert given is not None
-    if drafter is None or drafter.accuracy is None:
-        name = "drafter" if drafter is None else drafter.name
-        raise HardwareError(name, "no accuracy is known for it: give mean_length, hazard or rates")
-    known = drafter.accuracy
-    quality = DrafterQuality(
-        top1_logit=known.top1_logit or 0.0,
-        depth_slope=known.depth_slope,
-        step_sd=known.step_sd,
-        easy_share=known.easy_share,
-        off_spine=known.off_spine if given.off_spine is None else given.off_spine,
-        top1=hazards_from_rates(known.rates) if known.rates else (),
-    )
-    if mean_length is None:
-        return quality
-    return _shifted_to(quality, mean_length, *scenario.asked_at, scenario.acceptance.request_sd)
-
-
-def _shifted_to(
-    quality: DrafterQuality, mean_length: float, block: int, budget: int, request_sd: float
-) -> DrafterQuality:
-    """*quality* with other log-odds, so that its tree lands *mean_length* at *block* and *budget*."""
-
-    def excess(shift: float) -> float:
-        hazards = _of_tree(quality.shifted(shift), block, budget)
-        return AcceptanceModel(hazards, request_sd).mean_length() - mean_length
-
-    low, high = -LARGEST_SHIFT, LARGEST_SHIFT
-    if excess(high) <= 0:
-        return quality.shifted(high)
-    if excess(low) >= 0:
-        return quality.shifted(low)
-    return quality.shifted(float(optimize.brentq(excess, low, high, xtol=1e-6)))
-
-
-def _of_tree(quality: DrafterQuality, block: int, budget: int) -> tuple[float, ...]:
-    """Hazards of the tree of *budget* nodes over the block, one per position."""
-    return hazards_from_rates(tuple(quality.survival(block - 1, budget).tolist()))

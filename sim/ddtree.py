@@ -32,6 +32,29 @@ class Shape(Enum):
     CHAIN = "chain"
 
 
+class TreeSpec(NamedTuple):
+    """What is drafted in a step: *block* - 1 positions, *budget* nodes at most."""
+
+    block: int
+    budget: int
+    shape: Shape = Shape.DDTREE
+
+    @property
+    def positions(self) -> int:
+        """Drafted positions."""
+        return self.block - 1
+
+    @property
+    def cap(self) -> int:
+        """The most tokens that a step can commit, the target's own included."""
+        return min(self.block, self.budget + 1)
+
+    @property
+    def nodes(self) -> int:
+        """Drafted tokens that a verify pass has."""
+        return min(self.budget, self.positions) if self.shape is Shape.CHAIN else self.budget
+
+
 class Node(NamedTuple):
     """One drafted token."""
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from sim import ddtree
-from sim.ddtree import DraftTree, Shape
+from sim.ddtree import DraftTree, Shape, TreeSpec
 
 Array = NDArray[np.float64]
 
@@ -69,29 +69,30 @@ class DrafterQuality:
             return np.asarray(special.expit(special.logit(known) + shift))
         return np.asarray(special.expit(self.top1_logit - self.depth_slope * _log_depth(positions) + shift))
 
-    def draft(self, top1: Array, budget: int, shape: Shape = Shape.DDTREE) -> DraftTree:
-        """The tree of *budget* nodes that this drafter gives where its first choices are right with *top1*."""
-        if shape is Shape.CHAIN:
-            return ddtree.chain(marginals(top1, 1), budget)
+    def draft(self, top1: Array, spec: TreeSpec) -> DraftTree:
+        """What this drafter gives in a step where its first choices are right with chances *top1*."""
+        if spec.shape is Shape.CHAIN:
+            return ddtree.chain(marginals(top1, 1), spec.budget)
         if not self.stated_slope:
-            return ddtree.build(marginals(top1, budget), budget)
+            return ddtree.build(marginals(top1, spec.budget), spec.budget)
         stated = special.expit(special.logit(top1) - self.stated_slope * _log_depth(len(top1)))
-        return ddtree.build(marginals(stated, budget), budget)
+        return ddtree.build(marginals(stated, spec.budget), spec.budget)
 
-    def survival(self, positions: int, budget: int, shape: Shape = Shape.DDTREE) -> Array:
+    def survival(self, spec: TreeSpec) -> Array:
         """(positions,) P(L > d) for d = 1 ..., over the difficulty of steps."""
+        positions = spec.positions
         usual = np.zeros(positions)
         for offset, weight in zip(*_difficulties(self.step_sd), strict=True):
-            usual += weight * self._lands(self.top1_by_depth(positions, offset), budget, shape)
+            usual += weight * self._lands(self.top1_by_depth(positions, offset), spec)
         if not self.easy_share:
             return usual
         # A better drafter is better in easy steps too.
         sure = special.expit(special.logit(EASY_TOP1) + max(0.0, self.shift))
-        easy = self._lands(np.full(positions, sure), budget, shape)
+        easy = self._lands(np.full(positions, sure), spec)
         return (1 - self.easy_share) * usual + self.easy_share * easy
 
-    def _lands(self, top1: Array, budget: int, shape: Shape) -> Array:
-        return accepted(self.draft(top1, budget, shape), top1, self.off_spine)
+    def _lands(self, top1: Array, spec: TreeSpec) -> Array:
+        return accepted(self.draft(top1, spec), top1, self.off_spine)
 
 
 def accepted(tree: DraftTree, top1: Array, off_spine: float = 1.0) -> Array:

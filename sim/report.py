@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hwmodels.estimate import Source
-from sim.acceptance import tree_quality
 from sim.answer import Answer, Comparison, Stage, launch_counts
+from sim.ddtree import Shape
+from sim.drafting import drafter_quality
 from sim.graph import Lane
 from sim.replay import Replay
 from sim.scenario import CapturePolicy
@@ -55,10 +56,11 @@ def headline(answer: Answer) -> str:
     if scenario.load.concurrency > 1:
         drafting += f", {scenario.load.concurrency} requests in lock-step; tok/s is their sum"
     if not scenario.is_plain:
-        drafting = (
-            f"{setup.drafter.name}, block {scenario.drafter.block}, budget {scenario.tree.budget}"
-            f" (M = {scenario.verify_tokens}), tree on {scenario.tree.builder.value}"
-        )
+        block, budget, shape = scenario.drafted
+        drafted = f"budget {budget} (M = {scenario.verify_tokens}), tree on {scenario.tree.builder.value}"
+        if shape is Shape.CHAIN:
+            drafted = f"chain of {scenario.drafted.nodes} (M = {scenario.verify_tokens})"
+        drafting = f"{setup.drafter.name}, block {block}, {drafted}"
     machine = setup.machine
     return "\n".join(
         [
@@ -232,7 +234,7 @@ def acceptance_notes(setup: Setup) -> list[str]:
     scenario, accuracy = setup.scenario, setup.drafter.accuracy
     if scenario.acceptance.quality is None or accuracy is None:
         return ["Acceptance is what the scenario says; block and budget cap it but do not change it."]
-    quality = tree_quality(scenario, setup.drafter, scenario.acceptance.asked_mean)
+    quality = drafter_quality(setup, scenario.acceptance.asked_mean)
     chances = quality.top1_by_depth(scenario.drafter.block - 1)
     return [
         f"Acceptance follows from the tree: accuracy of {setup.drafter.name} ({accuracy.source.name}),"

@@ -30,11 +30,13 @@ from hwmodels.documents import (
 )
 from hwmodels.work import DType
 from sim import shipped
+from sim.ddtree import Shape, TreeSpec
 from sim.errors import ScenarioError
 
-KINDS = ("length", "rates", "hazard", "mean_length", "quality")
+KINDS = ("length", "rates", "hazard", "mean_length", "quality", "trace")
 ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range"})
 """In a file that extends another, one of these replaces all that the other has."""
+VARIATION = ("request_sd", "step_correlation", "decay_per_1k_context")
 OWN_KEYS = frozenset({"question", "anchor", "assumptions"})
 """What a file says of itself: one that extends it must say its own."""
 KEEP_ANCHOR = ("anchor", "runs", "seed", "load.output_tokens")
@@ -72,6 +74,8 @@ class Tree(Strict):
 
     budget: int = Field(ge=0, le=MAX_BUDGET)
     """Tree nodes without the root; a verify pass has budget + 1 tokens. 0 is plain decoding."""
+    shape: Shape = Shape.DDTREE
+    """ddtree: the most probable prefixes; chain: first choices alone, block - 1 nodes at most."""
     builder: TreeBuilder = TreeBuilder.HOST
 
 
@@ -83,7 +87,9 @@ class Quality(Strict):
     block: int | None = Field(default=None, ge=2, le=MAX_BLOCK)
     """... at this block (the scenario's where left out) ..."""
     budget: int | None = Field(default=None, ge=1, le=MAX_BUDGET)
-    """... and this budget (the scenario's where left out); other blocks and budgets follow."""
+    """... and this budget (the scenario's where left out) ..."""
+    shape: Shape | None = None
+    """... and this shape (the scenario's where left out); other blocks, budgets and shapes follow."""
     off_spine: float | None = Field(default=None, ge=0, le=1)
     """Instead of the catalog's: what is left of a position's chance off the drafter's first choices."""
 
@@ -91,7 +97,7 @@ class Quality(Strict):
 class Acceptance(Strict):
     """How many tokens a step commits (acceptance length, the target's own token included).
 
-    Give exactly one of `length`, `rates`, `hazard`, `mean_length`, `quality`.
+    Give exactly one of `length`, `rates`, `hazard`, `mean_length`, `quality`, `trace`.
     """
 
     length: int | None = Field(default=None, ge=1)
@@ -104,6 +110,8 @@ class Acceptance(Strict):
     """Solve for the constant hazard that gives this mean."""
     quality: Quality | None = None
     """Let it follow from the tree and the drafter's accuracy; answers to block and budget."""
+    trace: str | None = None
+    """A file of observed lengths (CSV or JSON lines), drawn request by request."""
     mean_length_range: tuple[float, float] | None = None
     """What is not known about the mean: the report shows both ends."""
     request_sd: float = Field(default=0.0, ge=0, le=5)
@@ -121,12 +129,11 @@ class Acceptance(Strict):
             raise ValueError(f"give exactly one of {', '.join(KINDS)}; got {have}")
         if self.mean_length_range is not None:
             self._check_range(self.mean_length_range)
-        if self.length is not None and (
-            self.request_sd or self.step_correlation or self.decay_per_1k_context
-        ):
-            raise ValueError(
-                "a fixed length cannot vary: request_sd, step_correlation and decay need a hazard"
-            )
+        for name in ("length", "trace"):
+            if getattr(self, name) is not None and any(getattr(self, key) for key in VARIATION):
+                raise ValueError(
+                    f"{name} has its own variation: take away {', '.join(VARIATION)} (null if inherited)"
+                )
         for name, values in (("rates", self.rates), ("hazard", self.hazard_vector)):
             if values is not None and not all(0 <= value <= 1 for value in values):
                 raise ValueError(f"{name} must lie in [0, 1], got {list(values)}")
@@ -243,7 +250,7 @@ class Scenario(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        block, budget = self.asked_at
+        block, budget, _ = self.asked_at
         cap = min(block, budget + 1)
         asked = self._asked_length()
         if asked > cap + 1e-9 and not self.is_plain:
@@ -268,10 +275,15 @@ class Scenario(Strict):
         return max(given.length or 1, top or 1)
 
     @property
-    def asked_at(self) -> tuple[int, int]:
-        """Block and budget at which the acceptance that is asked for holds."""
-        quality = self.acceptance.quality or Quality()
-        return quality.block or self.drafter.block, quality.budget or self.tree.budget
+    def drafted(self) -> TreeSpec:
+        """The tree that a step drafts."""
+        return TreeSpec(self.drafter.block, self.tree.budget, self.tree.shape)
+
+    @property
+    def asked_at(self) -> TreeSpec:
+        """The tree at which the acceptance that is asked for holds."""
+        quality, own = self.acceptance.quality or Quality(), self.drafted
+        return TreeSpec(quality.block or own.block, quality.budget or own.budget, quality.shape or own.shape)
 
     @property
     def is_plain(self) -> bool:
@@ -281,12 +293,12 @@ class Scenario(Strict):
     @property
     def max_acceptance_length(self) -> int:
         """The most tokens that one step can commit."""
-        return 1 if self.is_plain else min(self.drafter.block, self.tree.budget + 1)
+        return 1 if self.is_plain else self.drafted.cap
 
     @property
     def verify_tokens(self) -> int:
         """Tokens of one request in one verify pass (M), the root included."""
-        return 1 if self.is_plain else self.tree.budget + 1
+        return 1 if self.is_plain else self.drafted.nodes + 1
 
 
 CATALOG_KEYS: dict[KeyPath, Kind] = {
@@ -297,6 +309,8 @@ CATALOG_KEYS: dict[KeyPath, Kind] = {
     ("stack",): Kind.STACK,
     ("drafter", "model"): Kind.DRAFTER,
 }
+
+TRACE_KEY: KeyPath = ("acceptance", "trace")
 
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
@@ -309,7 +323,7 @@ def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
 
 def read(path: Path) -> Document:
     """The scenario in *path*, and what it extends, before validation."""
-    how = Inheritance(ScenarioError, ACCEPTANCE_KINDS, OWN_KEYS, shipped.folder(), _with_entry_paths)
+    how = Inheritance(ScenarioError, ACCEPTANCE_KINDS, OWN_KEYS, shipped.folder(), _with_paths)
     return resolve(path, how)
 
 
@@ -321,6 +335,9 @@ def build(document: Document) -> Scenario:
         problem = _unknown(kind, name)
         if problem:
             raise ScenarioError(*document.place(key), dotted(key), problem)
+    trace = scenario.acceptance.trace
+    if trace is not None and not Path(trace).is_file():
+        raise ScenarioError(*document.place(TRACE_KEY), dotted(TRACE_KEY), f"no such file: {trace}")
     return scenario
 
 
@@ -336,14 +353,15 @@ def _unknown(kind: Kind, name: str) -> str:
     return "" if name in catalog.names(kind) else catalog.unknown_name(kind, name)
 
 
-def _with_entry_paths(document: Document, folder: Path) -> Document:
-    """*document* with the catalog entries it names by file looked for beside it, in *folder*."""
+def _with_paths(document: Document, folder: Path) -> Document:
+    """*document* with the files it names (catalog entries, a trace) looked for beside it, in *folder*."""
     data = dict(document.data)
-    for key in CATALOG_KEYS:
+    for key in (*CATALOG_KEYS, TRACE_KEY):
         owner = data.get(str(key[0])) if len(key) > 1 else data
         name = owner.get(str(key[-1])) if isinstance(owner, dict) else None
-        if isinstance(owner, dict) and isinstance(name, str) and name.endswith(".yaml"):
-            moved = {**owner, str(key[-1]): str(folder / name)}
+        is_file = isinstance(name, str) and (key == TRACE_KEY or name.endswith(".yaml"))
+        if isinstance(owner, dict) and is_file:
+            moved = {**owner, str(key[-1]): str(folder / str(name))}
             data = {**data, str(key[0]): moved} if len(key) > 1 else moved
     return Document(document.file, data, document.places)
 
@@ -377,8 +395,8 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
 
 
 def located(key: str, value: Any, folder: Path) -> Any:
-    """*value* of *key* with the catalog entries it names by file looked for in *folder*."""
-    found: Any = _with_entry_paths(Document("", _nested(key, value)), folder).data
+    """*value* of *key* with the files it names looked for in *folder*."""
+    found: Any = _with_paths(Document("", _nested(key, value)), folder).data
     for part in key.split("."):
         found = found[part]
     return found

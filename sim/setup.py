@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 
 from hwmodels import catalog
 from hwmodels.catalog import Drafter, TargetModel
 from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
-from sim import memory
+from sim import memory, traces
+from sim.ddtree import Shape
+from sim.errors import ScenarioError
 from sim.scenario import CapturePolicy, Scenario
+from sim.traces import Trace
 
 
 class LaunchMode(Enum):
@@ -23,12 +27,13 @@ class LaunchMode(Enum):
 
 @dataclass(frozen=True)
 class Setup:
-    """*scenario* with its *model*, *drafter* and *machine*."""
+    """*scenario* with its *model*, *drafter* and *machine*, and its *trace* where acceptance has one."""
 
     scenario: Scenario
     model: TargetModel
     drafter: Drafter
     machine: Machine
+    trace: Trace | None = None
 
     @cached_property
     def costs(self) -> CostModel:
@@ -38,9 +43,10 @@ class Setup:
     @cached_property
     def broken_limit(self) -> catalog.CaptureLimit | None:
         """The capture limit that this scenario's tree breaks, whether it is kept or lifted."""
-        if self.scenario.is_plain:
+        drafted = self.scenario.drafted
+        if self.scenario.is_plain or drafted.shape is Shape.CHAIN:
             return None
-        budget, capability = self.scenario.tree.budget, self.machine.gpu.compute_capability
+        budget, capability = drafted.budget, self.machine.gpu.compute_capability
         for limit in self.machine.stack.dispatch.capture_limits:
             if limit.compute_capability == capability and budget > limit.max_tree_budget:
                 return limit
@@ -75,9 +81,24 @@ def resolve(scenario: Scenario) -> Setup:
         model=catalog.target_model(scenario.model),
         drafter=catalog.drafter(scenario.drafter.model),
         machine=machine,
+        trace=_trace(scenario),
     )
     _check_memory(setup)
     return setup
+
+
+def _trace(scenario: Scenario) -> Trace | None:
+    """The observed lengths that *scenario* names; ScenarioError where its tree could not land them."""
+    path = scenario.acceptance.trace
+    if path is None or scenario.is_plain:
+        return None
+    trace = traces.read(Path(path))
+    longest = max(max(lengths) for lengths in trace.requests)
+    block, budget, _ = scenario.drafted
+    if longest > scenario.max_acceptance_length:
+        problem = f"has a length of {longest}, but block {block}, budget {budget} allow at most"
+        raise ScenarioError(path, 0, "acceptance.trace", f"{problem} {scenario.max_acceptance_length}")
+    return trace
 
 
 def _check_memory(setup: Setup) -> None:

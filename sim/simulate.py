@@ -9,9 +9,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from sim import batch, engine
-from sim.acceptance import AcceptanceModel, acceptance_model
+from sim.acceptance import Acceptance
 from sim.accounts import Accounts
 from sim.choices import EngineName
+from sim.drafting import acceptance_model
 from sim.draws import Noise, NoisePlan, RandomStream, generator
 from sim.fusion import fuse
 from sim.graph import IntArray, StepGraph
@@ -60,7 +61,7 @@ class Simulation:
         self.graph = decode_step(setup)
         self.pieces = Pieces(fuse(self.graph))
         self.base = BaseTimes(setup, self.pieces)
-        self.acceptance: AcceptanceModel = acceptance_model(setup.scenario, setup.drafter, mean_length)
+        self.acceptance: Acceptance = acceptance_model(setup, mean_length)
         self._play = ENGINES[engine]
         start = np.array([setup.scenario.load.context_tokens])
         self._plan = NoisePlan(setup.machine, self.pieces, self.base.seconds(start)[0])

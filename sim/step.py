@@ -23,6 +23,8 @@ from hwmodels.work import (
     HostWork,
     Work,
 )
+from sim.ddtree import Shape
+from sim.drafting import heap_operations
 from sim.graph import Component, GraphBuilder, Lane, Phase, StepGraph
 from sim.kernels import CudaStream, Kernel, VerifyShape, draft_pass, verify_pass
 from sim.memory import cache_bytes
@@ -50,12 +52,12 @@ def _tree_step(setup: Setup) -> StepGraph:
     step = _Step(setup)
     scenario = setup.scenario
     shape = VerifyShape(1, scenario.verify_tokens, scenario.load.context_tokens)
-    block = scenario.drafter.block
+    block, chain = scenario.drafter.block, scenario.tree.shape is Shape.CHAIN
 
     scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
     draft = draft_pass(setup, block, shape.context)
     step.forward(Phase.DRAFT, draft, setup.draft_launch, launch_after=[scheduled])
-    tree_ready, mask_ready = _build_tree(step)
+    tree_ready, mask_ready = _pick_chain(step) if chain else _build_tree(step)
     verify = verify_pass(setup, shape)
     step.forward(Phase.VERIFY, verify, setup.verify_launch, tree_ready, kernels_after=mask_ready)
     _accept(step, shape.tokens)
@@ -81,10 +83,22 @@ def _build_tree(step: _Step) -> tuple[list[int], list[int]]:
         step.per_rank(Phase.TREE, Component.TREE, GpuKernel(GpuTask.TREE_BUILD, budget))
         return [], []
     copied = step.copy(Phase.COPY_BACK, candidates, CopyDirection.TO_HOST, [gathered])
-    built = step.add(Phase.TREE, Component.TREE, HostWork(HostTask.TREE_BUILD, budget), [TREE], [copied])
+    heap = HostWork(HostTask.TREE_BUILD, heap_operations(step.setup))
+    built = step.add(Phase.TREE, Component.TREE, heap, [TREE], [copied])
+    masked = step.add(Phase.TREE, Component.TREE, HostWork(HostTask.TREE_MASK, budget), [TREE], [built])
     tokens = budget + 1
-    mask = step.copy(Phase.TREE, tokens * tokens + tokens * POSITION_BYTES, CopyDirection.TO_DEVICE, [built])
-    return [built], [mask]
+    mask = step.copy(Phase.TREE, tokens * tokens + tokens * POSITION_BYTES, CopyDirection.TO_DEVICE, [masked])
+    return [masked], [mask]
+
+
+def _pick_chain(step: _Step) -> tuple[list[int], list[int]]:
+    """First choices, which never leave the GPUs: the verify pass may be launched at once."""
+    positions = step.setup.scenario.drafter.block - 1
+    launched = step.add(Phase.COPY_BACK, Component.LAUNCH, EagerLaunch(1, False), [PYTHON])
+    step.per_rank(Phase.COPY_BACK, Component.TREE, GpuKernel(GpuTask.TOP_K, positions), [launched])
+    choices = AllGather(positions * TOP_K_ENTRY_BYTES * step.ranks, step.ranks)
+    step.collective(Phase.COPY_BACK, Component.TREE, choices)
+    return [], []
 
 
 def _accept(step: _Step, tokens: int) -> None:

@@ -41,7 +41,7 @@ BAD = {
     ),
     "unknown key, nothing near": (
         changed("  budget: 8", "  budget: 8\n  zzz: 1"),
-        "bad.yaml:10: tree.zzz: unknown key (known: budget, builder)",
+        "bad.yaml:10: tree.zzz: unknown key (known: budget, builder, shape)",
     ),
     "text for a number": (
         changed("budget: 8", "budget: '8'"),
@@ -109,12 +109,13 @@ BAD = {
     ),
     "two kinds of acceptance": (
         changed("mean_length: 4.4", "mean_length: 4.4\n  length: 4"),
-        "bad.yaml:10: acceptance: give exactly one of length, rates, hazard, mean_length, quality;"
-        " got length and mean_length",
+        "bad.yaml:10: acceptance: give exactly one of length, rates, hazard, mean_length, quality,"
+        " trace; got length and mean_length",
     ),
     "no kind of acceptance": (
         changed("mean_length: 4.4", "step_correlation: 0.2"),
-        "bad.yaml:10: acceptance: give exactly one of length, rates, hazard, mean_length, quality; got none",
+        "bad.yaml:10: acceptance: give exactly one of length, rates, hazard, mean_length, quality, trace;"
+        " got none",
     ),
     "rates for another block": (
         changed("mean_length: 4.4", "rates: [0.9, 0.8]"),

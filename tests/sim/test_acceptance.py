@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import re
-from itertools import pairwise
 
 import numpy as np
 import oracle
 import pytest
-from builders import scenario_with
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hwmodels import catalog
-from hwmodels.errors import HardwareError
 from sim import acceptance
 from sim.acceptance import (
     AcceptanceModel,
-    acceptance_model,
     hazards_from_rates,
     solve_constant_hazard,
 )
-from sim.errors import ScenarioError
 from sim.graph import IntArray
 
 chances = st.floats(0, 1, allow_subnormal=False)
@@ -284,134 +277,3 @@ def test_a_better_drafter_never_draws_a_shorter_length_with_the_same_luck(
     better_lengths = sample(AcceptanceModel(better), 200, seed)
     shared = min(len(worse_lengths), len(better_lengths))
     assert (better_lengths[:shared] >= worse_lengths[:shared]).all()
-
-
-KINDS = {
-    "a mean": ("{mean_length: 4.4}", 4.4),
-    "a fixed length": ("{length: 5}", 5.0),
-    "one hazard": ("{hazard: 0.819}", 4.4),
-    "a hazard of one": ("{hazard: 1}", 8.0),
-    "rates": (f"{{rates: {list(PUBLISHED_RATES)}}}", 4.73),
-    "a hazard per position": (f"{{hazard: {list(HAZARDS)}}}", oracle.mean_length(HAZARDS)),
-    "a mean over varied requests": ("{mean_length: 4.4, request_sd: 1.0}", 4.4),
-}
-
-
-@pytest.mark.parametrize(("text", "mean"), KINDS.values(), ids=KINDS.keys())
-def test_a_scenario_gets_the_mean_it_asks_for(text: str, mean: float) -> None:
-    model = acceptance_model(scenario_with(f"acceptance={text}"))
-    assert model.cap == 8
-    assert model.mean_length() == pytest.approx(mean, abs=0.01)
-
-
-def test_a_fixed_length_never_varies() -> None:
-    model = acceptance_model(scenario_with("acceptance={length: 5}"))
-    assert set(sample(model, 300).tolist()) == {5}
-
-
-def test_a_scenario_passes_variation_correlation_and_decay_on() -> None:
-    text = "acceptance={hazard: 0.8, request_sd: 0.5, step_correlation: 0.2, decay_per_1k_context: 0.1}"
-    assert acceptance_model(scenario_with(text)) == AcceptanceModel((0.8,) * 7, 0.5, 0.2, 0.1)
-
-
-def test_another_mean_may_replace_the_one_a_scenario_names() -> None:
-    model = acceptance_model(scenario_with(), mean_length=5.3)
-    assert model.mean_length() == pytest.approx(5.3, abs=1e-9)
-
-
-@pytest.mark.parametrize("budget", [1, 3, 7, 8, 64])
-def test_the_budget_and_the_block_cap_the_length(budget: int) -> None:
-    text = f"acceptance={{hazard: {list(HAZARDS)}}}"
-    model = acceptance_model(scenario_with(f"tree.budget={budget}", text))
-    assert model.hazards == HAZARDS[: min(7, budget)]
-
-
-@pytest.mark.parametrize("off", ["tree.budget=0", "drafter.block=0", "drafter.block=1"])
-def test_without_a_draft_every_step_commits_one_token(off: str) -> None:
-    model = acceptance_model(scenario_with(off, "acceptance={hazard: 0.9}"))
-    assert (model.cap, model.mean_length()) == (1, 1.0)
-    assert model.distribution().tolist() == [1.0]
-    assert sample(model, 20).tolist() == [1] * 20
-
-
-@pytest.mark.parametrize(
-    "asked", ["{mean_length: 8.5}", "{length: 9}", "{mean_length: 4, mean_length_range: [3, 9]}"]
-)
-def test_a_scenario_that_asks_for_more_than_the_block_is_refused(asked: str) -> None:
-    with pytest.raises(ScenarioError, match="block 8, budget 8 allow at most 8"):
-        scenario_with(f"acceptance={asked}")
-
-
-def test_a_small_budget_caps_what_may_be_asked_for() -> None:
-    with pytest.raises(
-        ScenarioError, match=r"asks for 4\.4 tokens per step, but block 8, budget 2 allow at most 3"
-    ):
-        scenario_with("tree.budget=2")
-
-
-QUALITY = "acceptance={quality: {mean_length: 4.4, block: 8, budget: 8, off_spine: %s}}"
-
-
-def tree_model(*overrides: str, off_spine: float = 0.3, mean_length: float | None = None) -> AcceptanceModel:
-    """The base scenario with acceptance that follows from the tree."""
-    scenario = scenario_with(*overrides, QUALITY % off_spine)
-    return acceptance_model(scenario, catalog.drafter(scenario.drafter.model), mean_length)
-
-
-def test_a_tree_lands_the_mean_that_was_asked_for_where_it_was_asked_for() -> None:
-    assert tree_model("tree.budget=8").mean_length() == pytest.approx(4.4, abs=1e-4)
-    assert tree_model("tree.budget=32", mean_length=5.0).mean_length() > 5.0
-
-
-def test_a_larger_budget_and_a_longer_block_land_more() -> None:
-    by_budget = [tree_model(f"tree.budget={budget}").mean_length() for budget in (1, 2, 4, 8, 16, 64)]
-    assert all(a < b for a, b in pairwise(by_budget))
-    by_block = [tree_model(f"drafter.block={block}").mean_length() for block in (2, 4, 6, 8)]
-    assert all(a < b for a, b in pairwise(by_block))
-
-
-def test_a_catalog_drafter_is_as_good_as_its_published_rates() -> None:
-    scenario = scenario_with("tree.budget=7", "acceptance={quality: {}}")
-    model = acceptance_model(scenario, catalog.drafter("kimi_dflash"))
-    assert model.mean_length() == pytest.approx(4.73, abs=1e-9)
-
-
-@given(st.integers(0, 2**32))
-def test_with_the_same_luck_a_larger_tree_never_lands_less(seed: int) -> None:
-    small, large = (tree_model(f"tree.budget={budget}", off_spine=1.0) for budget in (8, 32))
-    count = 200
-    first, second = (model.draw(np.random.default_rng(seed), count * 8)[:count] for model in (small, large))
-    assert (second >= first).all()
-
-
-def test_a_drafter_of_unknown_accuracy_is_refused() -> None:
-    drafter = catalog.drafter("kimi_dflash").model_copy(update={"accuracy": None})
-    with pytest.raises(HardwareError, match="kimi_dflash: no accuracy is known for it"):
-        acceptance_model(scenario_with("acceptance={quality: {}}"), drafter)
-
-
-@pytest.mark.parametrize("mean", [12.0, 14.0, 16.0])
-def test_the_strong_drafter_reaches_any_mean_up_to_its_block(mean: float) -> None:
-    text = f"acceptance={{quality: {{mean_length: {mean}}}}}"
-    block = ("drafter={model: kimi_dflash_block16, block: 16}", "tree.budget=32", "capture_limit=lifted")
-    scenario = scenario_with(*block, text)
-    model = acceptance_model(scenario, catalog.drafter("kimi_dflash_block16"))
-    assert model.mean_length() == pytest.approx(mean, abs=2e-3)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            "{quality: {mean_length: 9}}",
-            "acceptance asks for 9 tokens per step, but block 8, budget 8 allow at most 8",
-        ),
-        ("{quality: {mean_length: 6, budget: 4}}", "block 8, budget 4 allow at most 5"),
-        ("{quality: {}, hazard: 0.8}", "give exactly one of"),
-        ("{quality: {}, mean_length_range: [4, 5]}", "mean_length_range goes with mean_length"),
-        ("{quality: {off_spine: 2}}", "less than or equal to 1"),
-    ],
-)
-def test_an_impossible_quality_is_refused(text: str, said: str) -> None:
-    with pytest.raises(ScenarioError, match=re.escape(said)):
-        scenario_with(f"acceptance={text}")

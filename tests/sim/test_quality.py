@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sim import ddtree
 from sim.acceptance import AcceptanceModel, hazards_from_rates
+from sim.ddtree import TreeSpec
 from sim.quality import TAIL_EXPONENT, DrafterQuality, accepted, marginals
 
 KIMI_RATES = (0.89, 0.75, 0.57, 0.49, 0.41, 0.34, 0.28)
@@ -37,7 +38,7 @@ def hazards() -> tuple[float, ...]:
 
 
 def mean_length(quality: DrafterQuality, block: int, budget: int) -> float:
-    return 1 + float(quality.survival(block - 1, budget).sum())
+    return 1 + float(quality.survival(TreeSpec(block, budget)).sum())
 
 
 @pytest.mark.parametrize(("budget", "published"), KIMI_BUDGETS.items())
@@ -54,7 +55,7 @@ def test_the_penalty_off_the_spine_takes_the_tree_its_worth() -> None:
 
 
 def test_four_parameters_give_the_published_distribution() -> None:
-    survival = GSM8K_DDTREE.survival(15, 128)
+    survival = GSM8K_DDTREE.survival(TreeSpec(16, 128))
     shares = -np.diff(np.concatenate([[1.0], survival, [0.0]]))
     lengths = np.arange(1, 17)
     mean = float(shares @ lengths)
@@ -98,7 +99,7 @@ def _ranks(row: list[float], generator: np.random.Generator, steps: int) -> np.n
 
 @given(qualities, st.integers(1, 7), st.integers(1, 20))
 def test_lengths_are_bounded_and_survival_falls(quality: DrafterQuality, positions: int, budget: int) -> None:
-    survival = quality.survival(positions, budget)
+    survival = quality.survival(TreeSpec(positions + 1, budget))
     assert (np.diff(np.concatenate([[1.0], survival, [0.0]])) <= 1e-12).all()
     assert 1 <= mean_length(quality, positions + 1, budget) <= positions + 1 + 1e-9
 
@@ -107,7 +108,7 @@ def test_lengths_are_bounded_and_survival_falls(quality: DrafterQuality, positio
 def test_a_larger_budget_accepts_no_less_at_any_depth(
     quality: DrafterQuality, positions: int, budget: int
 ) -> None:
-    smaller, larger = (quality.survival(positions, b) for b in (budget, budget + 1))
+    smaller, larger = (quality.survival(TreeSpec(positions + 1, b)) for b in (budget, budget + 1))
     assert (larger >= smaller - 1e-12).all()
 
 
@@ -148,12 +149,14 @@ def test_marginals_fall_and_leave_room_for_other_choices(top1: np.ndarray, budge
 
 @given(qualities, st.floats(0, 2))
 def test_an_easier_request_lands_more(quality: DrafterQuality, shift: float) -> None:
-    assert quality.shifted(shift).survival(5, 8).sum() >= quality.survival(5, 8).sum() - 1e-9
+    assert (
+        quality.shifted(shift).survival(TreeSpec(6, 8)).sum() >= quality.survival(TreeSpec(6, 8)).sum() - 1e-9
+    )
 
 
 def test_six_parameters_give_the_published_rounds() -> None:
     """hxri/ddtreeplus: 128 requests of about 34 rounds; the bounds are those of its figures."""
-    hazards = hazards_from_rates(tuple(GSM8K_DDTREE.survival(15, 128).tolist()))
+    hazards = hazards_from_rates(tuple(GSM8K_DDTREE.survival(TreeSpec(16, 128)).tolist()))
     model = AcceptanceModel(hazards, request_sd=0.15, step_correlation=0.30)
     requests = [model.draw(np.random.default_rng(seed), 300)[:34] for seed in range(4000)]
     lengths = np.concatenate(requests)

@@ -242,7 +242,7 @@ def test_the_stages_of_a_step_follow_one_another() -> None:
 
 def test_the_tree_waits_for_every_ranks_candidates_and_the_verify_pass_for_the_tree() -> None:
     graph = small()
-    tree = next(i for i, op in enumerate(graph.ops) if op.work == HostWork(HostTask.TREE_BUILD, 8))
+    tree = next(i for i, op in enumerate(graph.ops) if op.work == HostWork(HostTask.TREE_BUILD, 25))
     top_k = {i for i, op in enumerate(graph.ops) if op.work == GpuKernel(GpuTask.TOP_K, 7)}
     assert graph.lanes[graph.ops[tree].lanes[0]] == TREE
     assert len(top_k) == 8
@@ -252,9 +252,27 @@ def test_the_tree_waits_for_every_ranks_candidates_and_the_verify_pass_for_the_t
             assert tree in ancestors(graph, index)
 
 
+def test_a_chain_needs_no_tree_and_its_verify_pass_does_not_wait_for_the_host() -> None:
+    graph = small("tree={shape: chain, budget: 8}")
+    assert {work.task for work in works_of(graph.ops, HostWork)} == {HostTask.SCHEDULE, HostTask.SYNCHRONISE}
+    assert TREE not in graph.lanes
+    launch = next(i for i in indices(graph, GraphLaunch) if graph.ops[i].phase is Phase.DISPATCH)
+    choices = {i for i, op in enumerate(graph.ops) if op.work == GpuKernel(GpuTask.TOP_K, 7)}
+    assert not choices & ancestors(graph, launch)
+    verify = [i for i, op in enumerate(graph.ops) if op.phase is Phase.VERIFY and op.rank is not None]
+    assert all(choices <= ancestors(graph, index) for index in verify)
+
+
+def test_heap_and_mask_grow_with_the_tree() -> None:
+    for budget in (4, 8, 32):
+        host = {work.task: work.items for work in works_of(small(f"tree.budget={budget}").ops, HostWork)}
+        assert host[HostTask.TREE_MASK] == budget
+        assert host[HostTask.TREE_BUILD] == 3 * budget + 1
+
+
 def test_the_verify_pass_is_not_launched_before_the_host_has_the_tree() -> None:
     graph = small()
-    tree = next(i for i, op in enumerate(graph.ops) if op.work == HostWork(HostTask.TREE_BUILD, 8))
+    tree = next(i for i, op in enumerate(graph.ops) if op.work == HostWork(HostTask.TREE_BUILD, 25))
     launch = next(i for i in indices(graph, GraphLaunch) if graph.ops[i].phase is Phase.DISPATCH)
     assert tree in ancestors(graph, launch)
 

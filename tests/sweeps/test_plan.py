@@ -76,7 +76,7 @@ def with_interconnect(setup: Setup) -> Setup:
 
 
 def with_host(setup: Setup) -> Setup:
-    changed = with_figures(setup.machine.host, tree_us_per_node=1.5)
+    changed = with_figures(setup.machine.host, heap_us_per_operation=1.5)
     return replace(setup, machine=replace(setup.machine, host=changed))
 
 

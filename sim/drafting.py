@@ -1,0 +1,114 @@
+"""What a setup drafts, and what lands of it: its tree, how good its drafter is, its acceptance."""
+
+from __future__ import annotations
+
+from scipy import optimize
+
+from hwmodels.errors import HardwareError
+from sim import ddtree
+from sim.acceptance import (
+    Acceptance,
+    AcceptanceModel,
+    TraceModel,
+    hazards_from_rates,
+    solve_constant_hazard,
+)
+from sim.ddtree import Shape, TreeSpec
+from sim.quality import DrafterQuality
+from sim.setup import Setup
+
+LARGEST_SHIFT = 30.0
+"""Log-odds; beyond this a drafter is always right, or never."""
+
+
+def acceptance_model(setup: Setup, mean_length: float | None = None) -> Acceptance:
+    """The model that the scenario of *setup* asks for; *mean_length* replaces the one it names."""
+    given, cap = setup.scenario.acceptance, setup.scenario.max_acceptance_length
+    if cap == 1:
+        return AcceptanceModel(())
+    if setup.trace is not None:
+        return TraceModel(setup.trace, cap)
+    if given.length is not None:
+        return AcceptanceModel((1.0,) * (given.length - 1) + (0.0,) * (cap - given.length))
+    variation = (given.request_sd, given.step_correlation, given.decay_per_1k_context)
+    return AcceptanceModel(_hazards(setup, mean_length), *variation)
+
+
+def _hazards(setup: Setup, mean_length: float | None) -> tuple[float, ...]:
+    """One hazard per position that a step can land."""
+    scenario = setup.scenario
+    given, cap = scenario.acceptance, scenario.max_acceptance_length
+    target = mean_length if mean_length is not None else given.asked_mean
+    if given.quality is not None:
+        return tree_hazards(drafter_quality(setup, target), scenario.drafted)[: cap - 1]
+    if target is not None:
+        return (solve_constant_hazard(target, cap, given.request_sd),) * (cap - 1)
+    if given.rates is not None:
+        return hazards_from_rates(given.rates)[: cap - 1]
+    vector = given.hazard_vector
+    assert vector is not None
+    return vector * (cap - 1) if isinstance(given.hazard, float) else vector[: cap - 1]
+
+
+def drafter_quality(setup: Setup, mean_length: float | None) -> DrafterQuality:
+    """How good the drafter is: the catalog's accuracy, shifted to *mean_length* where given.
+
+    HardwareError where the catalog knows no accuracy of it.
+    """
+    scenario = setup.scenario
+    given = scenario.acceptance.quality
+    assert given is not None
+    known = setup.drafter.accuracy
+    if known is None:
+        raise HardwareError(
+            setup.drafter.name, "no accuracy is known for it: give mean_length, hazard or rates"
+        )
+    quality = DrafterQuality(
+        top1_logit=known.top1_logit or 0.0,
+        depth_slope=known.depth_slope,
+        step_sd=known.step_sd,
+        easy_share=known.easy_share,
+        off_spine=known.off_spine if given.off_spine is None else given.off_spine,
+        stated_slope=known.stated_slope,
+        top1=hazards_from_rates(known.rates) if known.rates else (),
+    )
+    if mean_length is None:
+        return quality
+    return _shifted_to(quality, mean_length, scenario.asked_at, scenario.acceptance.request_sd)
+
+
+def _shifted_to(
+    quality: DrafterQuality, mean_length: float, spec: TreeSpec, request_sd: float
+) -> DrafterQuality:
+    """*quality* with other log-odds, so that the tree of *spec* lands *mean_length*."""
+
+    def excess(shift: float) -> float:
+        hazards = tree_hazards(quality.shifted(shift), spec)
+        return AcceptanceModel(hazards, request_sd).mean_length() - mean_length
+
+    low, high = -LARGEST_SHIFT, LARGEST_SHIFT
+    if excess(high) <= 0:
+        return quality.shifted(high)
+    if excess(low) >= 0:
+        return quality.shifted(low)
+    return quality.shifted(float(optimize.brentq(excess, low, high, xtol=1e-6)))
+
+
+def tree_hazards(quality: DrafterQuality, spec: TreeSpec) -> tuple[float, ...]:
+    """Hazards of the tree of *spec*, one per position of its block."""
+    return hazards_from_rates(tuple(quality.survival(spec).tolist()))
+
+
+def heap_operations(setup: Setup) -> int:
+    """Pushes and pops that building the tree takes, in a step of middling difficulty.
+
+    The most that a tree of this budget can take where nothing is known of the drafter's marginals.
+    """
+    scenario = setup.scenario
+    spec = scenario.drafted
+    if spec.shape is Shape.CHAIN:
+        return 0
+    if scenario.acceptance.quality is None:
+        return ddtree.most_operations(spec.budget)
+    quality = drafter_quality(setup, scenario.acceptance.asked_mean)
+    return quality.draft(quality.top1_by_depth(spec.positions), spec).heap_operations
