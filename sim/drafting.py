@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from scipy import optimize
 
 from hwmodels.errors import HardwareError
@@ -75,6 +77,30 @@ def drafter_quality(setup: Setup, mean_length: float | None) -> DrafterQuality:
     if mean_length is None:
         return quality
     return _shifted_to(quality, mean_length, scenario.asked_at, scenario.acceptance.request_sd)
+
+
+class Required(NamedTuple):
+    """How often the drafter must be right for the scenario to hold."""
+
+    mean_length: float | None
+    """None: as the catalog has it."""
+    shift: float
+    """Added to the catalog's log-odds."""
+    top1: tuple[float, ...]
+    """Chance of each position's first choice in a step of middling difficulty."""
+
+
+def required_accuracy(setup: Setup) -> list[Required]:
+    """Accuracy in the catalog, and for each mean that is asked for; empty where none follows from a tree."""
+    given, positions = setup.scenario.acceptance, setup.scenario.drafted.positions
+    if given.quality is None or setup.scenario.is_plain:
+        return []
+    asked = {given.asked_mean, *(given.mean_length_range or ())}
+    found = []
+    for mean in (None, *sorted(mean for mean in asked if mean is not None)):
+        quality = drafter_quality(setup, mean)
+        found.append(Required(mean, quality.shift, tuple(quality.top1_by_depth(positions).tolist())))
+    return found
 
 
 def _shifted_to(

@@ -16,6 +16,7 @@ from typing import Any
 from hwmodels.estimate import Source
 from sim import __version__, digests, files
 from sim.answer import Answer, Comparison, launch_counts
+from sim.drafting import required_accuracy
 from sim.graph import Component, Phase
 from sim.statistics import Spread, Summary
 
@@ -35,6 +36,14 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         "acceptance_range": [
             {"mean_length": end.mean_length, "throughput_tok_s": _spread(end.throughput_tok_s)}
             for end in answer.range_ends
+        ],
+        "required_accuracy": [
+            {
+                "mean_length": mean,
+                "log_odds_shift": _rounded(shift),
+                "top1_by_position": [_rounded(chance) for chance in top1],
+            }
+            for mean, shift, top1 in required_accuracy(setup)
         ],
         "launch": {
             "verify": setup.verify_launch.value,

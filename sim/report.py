@@ -12,7 +12,7 @@ from rich.text import Text
 from hwmodels.estimate import Source
 from sim.answer import Answer, Comparison, Stage, launch_counts
 from sim.ddtree import Shape
-from sim.drafting import drafter_quality
+from sim.drafting import drafter_quality, required_accuracy
 from sim.graph import Lane
 from sim.replay import Replay
 from sim.scenario import CapturePolicy
@@ -21,6 +21,7 @@ from sim.statistics import MIN_RUNS, Spread, Summary
 
 WIDTH = 110
 BAR_WIDTH = 18
+SHOWN_POSITIONS = (1, 2, 4, 8)
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -224,25 +225,36 @@ def replay_lines(replayed: Replay | None) -> list[str]:
     if replayed is None:
         return []
     return [
-        f"Checked on SimPy: {replayed.runs} runs again ({replayed.steps:,} steps, {replayed.pieces:,} pieces)"
-        f" and {replayed.kernel_steps} steps kernel by kernel ({replayed.ops:,} ops): the same nanoseconds."
+        f"Checked on SimPy: {replayed.runs} runs ({replayed.steps:,} steps, {replayed.pieces:,} pieces),"
+        f" {replayed.kernel_steps} steps kernel by kernel ({replayed.ops:,} ops): the same ns."
     ]
 
 
 def acceptance_notes(setup: Setup) -> list[str]:
     """Where acceptance comes from; how good the drafter must be where it follows from the tree."""
-    scenario, accuracy = setup.scenario, setup.drafter.accuracy
-    if scenario.acceptance.quality is None or accuracy is None:
+    given, accuracy = setup.scenario.acceptance, setup.drafter.accuracy
+    if given.trace is not None:
+        return [f"Acceptance is drawn from {given.trace}, request by request, whatever block and budget."]
+    if given.quality is None or accuracy is None:
         return ["Acceptance is what the scenario says; block and budget cap it but do not change it."]
-    quality = drafter_quality(setup, scenario.acceptance.asked_mean)
-    chances = quality.top1_by_depth(scenario.drafter.block - 1)
+    quality = drafter_quality(setup, given.asked_mean)
     return [
         f"Acceptance follows from the tree: accuracy of {setup.drafter.name} ({accuracy.source.name}),"
         f" log-odds {quality.shift:+.2f}, off the spine x{quality.off_spine:g}.",
-        "Its first choice must be right, by position, in % of steps of middling difficulty: "
-        + " ".join(f"{100 * chance:.0f}" for chance in chances)
-        + ".",
+        _accuracy_line(setup),
     ]
+
+
+def _accuracy_line(setup: Setup) -> str:
+    """How often the first choice must be right at some positions."""
+    last = setup.scenario.drafted.positions
+    positions = [*(position for position in SHOWN_POSITIONS if position < last), last]
+    shown = []
+    for mean, _, top1 in required_accuracy(setup):
+        label = "in the catalog" if mean is None else f"for {mean:g} tokens"
+        shown.append(f"{label} " + " ".join(f"{100 * top1[position - 1]:.3g}" for position in positions))
+    where = " ".join(map(str, positions))
+    return f"First choice right, %, at positions {where}, steps of middling difficulty: {'; '.join(shown)}."
 
 
 def rests_on(summary: Summary) -> str:

@@ -181,7 +181,7 @@ def test_the_batch_engine_is_checked_on_simpy_and_says_so(folder: Path) -> None:
     assert replayed["pieces"] > replayed["steps"]
     assert replayed["ops"] > replayed["kernel_steps"] > 0
     report = (folder / "results/small/report.txt").read_text()
-    assert f"Checked on SimPy: 2 runs again ({replayed['steps']:,} steps" in report
+    assert f"Checked on SimPy: 2 runs ({replayed['steps']:,} steps" in report
 
 
 def test_all_runs_on_simpy_give_the_same_answer(folder: Path) -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.report import number, render
+from sim.scenario import Acceptance
 from sim.setup import LaunchMode, Setup
 from sim.sweeps.conduct import label
 from sim.sweeps.result import (
@@ -209,16 +210,24 @@ def notes(result: SweepResult) -> list[str]:
     setup = _some_setup(result)
     if setup.scenario.acceptance.mean_length_range is not None:
         found.append("Cells take the mean acceptance length; what its range does to them, run shows.")
-    if setup.scenario.acceptance.mean_length is not None and _changed(result) & SHAPE_KEYS:
+    if _mean_everywhere(setup.scenario.acceptance) and _changed(result) & SHAPE_KEYS:
         found.append(
-            "Every cell is given the same mean acceptance length, so a smaller tree loses no tokens here:"
-            " to compare budgets or blocks, set acceptance.quality or acceptance.hazard."
+            "Every cell is given the same mean acceptance length, so a smaller tree loses no tokens here: to"
+            " compare budgets or blocks, set acceptance.quality with the block and budget of its mean_length."
         )
     elif setup.scenario.acceptance.quality is not None:
         found.append("Acceptance follows from the tree and from how often the drafter is right.")
     elif not setup.scenario.is_plain:
         found.append("Acceptance is what the scenario says; block and budget cap it but do not change it.")
     return found
+
+
+def _mean_everywhere(acceptance: Acceptance) -> bool:
+    """True where every cell is solved for the same mean, whatever its tree."""
+    quality = acceptance.quality
+    if quality is None:
+        return acceptance.mean_length is not None
+    return quality.mean_length is not None and (quality.block is None or quality.budget is None)
 
 
 def _changed(result: SweepResult) -> set[str]:

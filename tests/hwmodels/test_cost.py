@@ -363,7 +363,7 @@ PUBLISHED_TREES = [
     (128, 384, 0.17, 0.065),
     (1024, 3042, 1.64, 0.57),
 ]
-"""Budget, heap operations at block 16, ms of heap and of mask: liranringel/ddtree, one EPYC 2.6 GHz thread."""
+"""Budget, heap operations at block 16, ms of heap and mask: liranringel/ddtree, one EPYC 2.6 GHz thread."""
 
 
 def test_a_tree_of_8_nodes_takes_as_long_to_build_as_published() -> None:
