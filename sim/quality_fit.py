@@ -57,7 +57,8 @@ def to_means(means: Mapping[TreeSpec, float], off_spine: float, stated_slope: fl
         return DrafterQuality(x[0], step_sd=abs(x[1]), off_spine=off_spine, stated_slope=stated_slope)
 
     def cost(x: Array) -> float:
-        return max(abs(1 + quality(x).survival(spec).sum() - mean) / mean for spec, mean in means.items())
+        errors = [(1 + quality(x).survival(spec).sum()) / mean - 1 for spec, mean in means.items()]
+        return float(np.abs(errors).max())
 
     return quality(_least(cost, FLAT_STARTS))
 
