@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.ddtree import ROOT, DraftTree, ancestor_mask, build, walk
+from sim.ddtree import ROOT, DraftTree, ancestor_mask, build, chain, most_operations, walk
 
 Marginals = list[list[float]]
+Grow = Callable[[Marginals, int], DraftTree]
 VOCABULARY = 4
 
 
@@ -77,13 +79,22 @@ def test_a_larger_budget_only_adds_nodes_each_worth_no_more_than_the_last(
 @given(marginals(), st.integers(0, 40))
 def test_at_most_a_pop_and_two_pushes_for_each_node(rows: Marginals, budget: int) -> None:
     tree = build(rows, budget)
-    assert tree.heap_operations <= 3 * len(tree.nodes) + 1
+    assert tree.heap_operations <= most_operations(len(tree.nodes))
 
 
 @given(st.integers(1, 12), st.integers(1, 20))
 def test_one_choice_per_position_is_a_chain(positions: int, budget: int) -> None:
     tree = build([[1.0]] * positions, budget)
     assert [node.parent for node in tree.nodes] == list(range(min(positions, budget)))
+
+
+@given(marginals(), st.integers(0, 10))
+def test_a_chain_is_the_tree_of_first_choices(rows: Marginals, budget: int) -> None:
+    sure = [[first] for first, *_ in rows]
+    found = chain(rows, budget)
+    assert [node for node in found.nodes if node.probability > 0] == list(build(sure, budget).nodes)
+    assert len(found.nodes) == min(len(rows), budget)
+    assert found.heap_operations == 0
 
 
 def test_of_equal_prefixes_the_first_pushed_counts() -> None:
@@ -128,32 +139,48 @@ def plain_decoding(target: Callable[[tuple[int, ...]], int], count: int) -> list
     return tokens
 
 
+class Drafter(NamedTuple):
+    """Marginals and tokens that depend on everything before, in a way that knows nothing of the target."""
+
+    seed: int
+    positions: int
+    ranks: int
+
+    def rows(self, prefix: tuple[int, ...]) -> Marginals:
+        drawn = np.random.default_rng([self.seed, 0, *prefix]).dirichlet([0.5] * VOCABULARY, self.positions)
+        # Few distinct values, so that prefixes tie.
+        return (np.sort(drawn.round(1), axis=1)[:, ::-1][:, : self.ranks]).tolist()
+
+    def names(self, prefix: tuple[int, ...]) -> list[list[int]]:
+        generator = np.random.default_rng([self.seed, 1, *prefix])
+        return [generator.permutation(VOCABULARY).tolist() for _ in range(self.positions)]
+
+
 def speculative_decoding(
-    target: Callable[[tuple[int, ...]], int], count: int, rows: Marginals, budget: int, names: list[list[int]]
+    target: Callable[[tuple[int, ...]], int], count: int, drafter: Drafter, grow: Grow, budget: int
 ) -> list[int]:
-    """Decode in steps: *names* has the token of each rank at each depth, the same in every step."""
     tokens: list[int] = []
-    tree = build(rows, budget)
-    drafted = [names[node.depth][node.rank] for node in tree.nodes]
     while len(tokens) < count:
         before = tuple(tokens)
+        tree, names = grow(drafter.rows(before), budget), drafter.names(before)
+        drafted = [names[node.depth][node.rank] for node in tree.nodes]
         committed = walk(tree, drafted, lambda after, before=before: target((*before, *after)))  # type: ignore[misc]
         assert 1 <= len(committed) <= tree.depth + 1
         tokens += committed
     return tokens
 
 
+@pytest.mark.parametrize("grow", [build, chain])
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=3),
-    marginals(),
+    st.builds(Drafter, st.integers(0, 2**32), st.integers(1, 6), st.integers(1, VOCABULARY)),
     st.integers(0, 30),
-    st.lists(st.permutations(range(VOCABULARY)), min_size=4, max_size=4),
 )
-def test_decoding_with_any_tree_emits_the_tokens_of_plain_decoding(
-    weights: list[int], rows: Marginals, budget: int, names: list[list[int]]
+def test_decoding_with_any_tree_or_chain_emits_the_tokens_of_plain_decoding(
+    grow: Grow, weights: list[int], drafter: Drafter, budget: int
 ) -> None:
     target = toy_target(weights)
-    emitted = speculative_decoding(target, 25, rows, budget, names)
+    emitted = speculative_decoding(target, 15, drafter, grow, budget)
     assert emitted == plain_decoding(target, len(emitted))
 
 
