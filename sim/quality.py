@@ -14,6 +14,7 @@ against 65-84 % on the spine: github.com/rmagur1203/vllm-ddtree, DDTREE-FINDINGS
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from sim import ddtree
+from sim.ddtree import DraftTree
 
 Array = NDArray[np.float64]
 
@@ -64,28 +66,52 @@ class DrafterQuality:
 
     def survival(self, positions: int, budget: int) -> Array:
         """(positions,) P(L > d) for d = 1 ..., over the difficulty of steps."""
-        usual = np.zeros(positions)
+        return sum(
+            (weight * accepted(top1, budget, self.off_spine) for weight, top1 in self._steps(positions)),
+            start=np.zeros(positions),
+        )
+
+    def survival_by_budget(self, positions: int, budget: int) -> Array:
+        """(budget, positions) the same for the trees of 1, 2, ... *budget* nodes."""
+        return sum(
+            (w * accepted_by_budget(top1, budget, self.off_spine) for w, top1 in self._steps(positions)),
+            start=np.zeros((budget, positions)),
+        )
+
+    def _steps(self, positions: int) -> Iterator[tuple[float, Array]]:
+        """Every kind of step: its share, and (positions,) how often the first choice is right in it."""
         for offset, weight in zip(*_difficulties(self.step_sd), strict=True):
-            usual += weight * accepted(self.top1_by_depth(positions, offset), budget, self.off_spine)
-        if not self.easy_share:
-            return usual
-        # A better drafter is better in easy steps too.
-        sure = special.expit(special.logit(EASY_TOP1) + max(0.0, self.shift))
-        easy = accepted(np.full(positions, sure), budget, self.off_spine)
-        return (1 - self.easy_share) * usual + self.easy_share * easy
+            yield (1 - self.easy_share) * weight, self.top1_by_depth(positions, offset)
+        if self.easy_share:
+            # A better drafter is better in easy steps too.
+            sure = special.expit(special.logit(EASY_TOP1) + max(0.0, self.shift))
+            yield self.easy_share, np.full(positions, sure)
 
 
 def accepted(top1: Array, budget: int, off_spine: float = 1.0) -> Array:
     """(positions,) P(L > d) of the tree built from first choices right with chances *top1*."""
     tree = ddtree.build(marginals(top1, budget), budget)
-    reached = np.zeros(len(top1))
-    # By node, the root first: what leaving the spine has cost so far, and whether it was left.
-    factors, left = [1.0], [False]
+    depths = np.array([node.depth for node in tree.nodes], dtype=int)
+    return np.asarray(np.bincount(depths, path_chances(tree, off_spine), len(top1)), dtype=float)
+
+
+def accepted_by_budget(top1: Array, budget: int, off_spine: float = 1.0) -> Array:
+    """(budget, positions) the same for 1, 2, ... nodes: a smaller tree is the beginning of a larger one."""
+    tree = ddtree.build(marginals(top1, budget), budget)
+    added = np.zeros((budget, len(top1)))
+    for place, (node, chance) in enumerate(zip(tree.nodes, path_chances(tree, off_spine), strict=True)):
+        added[place, node.depth] = chance
+    return np.cumsum(added, axis=0)
+
+
+def path_chances(tree: DraftTree, off_spine: float) -> Array:
+    """(nodes,) chance that each is accepted: the product of its marginals and of penalties off the spine."""
+    # By node, the root first: leaving is free, every token after it costs.
+    spine = [True, *ddtree.on_spine(tree)]
+    factors = [1.0]
     for node in tree.nodes:
-        factors.append(factors[node.parent] * (off_spine if left[node.parent] else 1.0))
-        left.append(left[node.parent] or node.rank > 0)
-        reached[node.depth] += node.probability * factors[-1]
-    return reached
+        factors.append(factors[node.parent] * (1.0 if spine[node.parent] else off_spine))
+    return np.array([node.probability for node in tree.nodes]) * factors[1:]
 
 
 def marginals(top1: Array, budget: int) -> list[list[float]]:
