@@ -182,16 +182,17 @@ def _label_columns(plot: Axes, shown: TreeView, last: int) -> None:
 def _tree_title(view: AcceptanceView, shown: TreeView, numbered: int, width: float) -> str:
     drawn = min(MAX_NODES, len(shown.tree.nodes))
     found = [
-        f"Draft tree of a step of middling difficulty: {_what(view)}",
-        f"It lands {shown.middling_length:.2f} tokens. Area: chance that a node is accepted (numbers: %).",
+        "Draft tree of a step of middling difficulty",
+        f"{_what(view)}: it lands {shown.middling_length:.2f} tokens",
+        "Area: chance that a node is accepted (numbers in %)",
     ]
     if len(shown.tree.nodes) > drawn:
         left_out = len(shown.tree.nodes) - drawn
         found.append(
-            f"The {drawn} most probable nodes are drawn, {left_out:,} left out; the counts below are of all."
+            f"The {drawn} most probable nodes are drawn, {left_out:,} left out; the counts below are of all"
         )
     if numbered < drawn:
-        found.append(f"{drawn - numbered:,} nodes are too small for their number.")
+        found.append(f"{drawn - numbered:,} nodes are too small for their number")
     return pictures.wrapped(found, width)
 
 
@@ -242,7 +243,7 @@ def budgets(view: AcceptanceView, shown: TreeView) -> Figure:
     own = asked.drafter.block
     # The scenario's own comes first: the solid line.
     for line, curve in enumerate(sorted(shown.curves, key=lambda curve: curve.block != own)):
-        _draw_curve(plot, ladder, curve, line)
+        _draw_curve(plot, curve, line)
     every = np.arange(1, ladder[-1] + 1)
     plot.plot(every, np.minimum(own, every + 1), color="0.4", linestyle=":", label=f"cap of block {own}")
     _mark_own(plot, asked.tree.budget, view.mean_length)
@@ -256,13 +257,14 @@ def budgets(view: AcceptanceView, shown: TreeView) -> Figure:
     return figure
 
 
-def _draw_curve(plot: Axes, ladder: Sequence[int], curve: Curve, line: int) -> None:
+def _draw_curve(plot: Axes, curve: Curve, line: int) -> None:
     plot.plot(
-        ladder,
+        curve.budgets,
         curve.mean_lengths,
         linestyle=LINE_STYLES[line],
         marker=MARKERS[line],
         markersize=4,
+        markevery=[at for at, budget in enumerate(curve.budgets) if _is_power(budget)],
         color=colormaps[COLOURS](0.05 + 0.33 * line),
         linewidth=1.2 if line else 2.2,
         label=f"block {curve.block}",
@@ -285,9 +287,14 @@ def _mark_own(plot: Axes, x: float, y: float) -> None:
     )
 
 
+def _is_power(budget: int) -> bool:
+    """Whether it is a power of two."""
+    return budget & (budget - 1) == 0
+
+
 def _budget_axis(plot: Axes, ladder: Sequence[int]) -> None:
     """Powers of two."""
-    powers = [budget for budget in ladder if budget & (budget - 1) == 0]
+    powers = [budget for budget in ladder if _is_power(budget)]
     plot.set_xscale("log", base=2)
     plot.xaxis.set_major_locator(FixedLocator(powers))
     plot.xaxis.set_minor_locator(NullLocator())
@@ -304,6 +311,9 @@ def next_node(view: AcceptanceView, shown: TreeView) -> Figure:
     plot.plot(places, gains, marker=marker, linewidth=0.8, color=_colour(True), label="next node")
     if np.isfinite(gains).any():
         plot.set_yscale("log")
+        # Whole decades, so that at least two have a label.
+        lowest, highest = np.log10([np.nanmin(gains), np.nanmax(gains)])
+        plot.set_ylim(0.8 * 10.0 ** (math.ceil(lowest) - 1), 1.25 * 10.0 ** (math.floor(highest) + 1))
         # The usual labels, powers of ten, are mathematics, which is switched off.
         plot.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         plot.yaxis.set_minor_formatter(NullFormatter())
@@ -311,7 +321,7 @@ def next_node(view: AcceptanceView, shown: TreeView) -> Figure:
         plot.text(0.5, 0.5, "no further node adds anything", ha="center", transform=plot.transAxes)
     chain = asked.drafter.block - 1
     if chain <= len(gains):
-        plot.axvline(chain, color="0.4", linestyle=":", label=f"{chain} nodes: a chain through the block")
+        plot.axvline(chain, color="0.4", linestyle=":", label=f"a chain through the block: {chain}")
     own = gains[asked.tree.budget - 1]
     if np.isfinite(own):
         _mark_own(plot, asked.tree.budget, float(own))

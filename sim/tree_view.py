@@ -8,7 +8,7 @@ E[L] at every smaller budget.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from sim.setup import Setup, resolve
 
 LARGEST_BUDGET = 4
 """The ladder of budgets ends at this many times the scenario's."""
+EVERY_BUDGET = 64
+"""Curves have every budget up to this, and beyond it those of the ladder."""
 LARGEST_NEXT = 2
 """The worth of one more node is shown up to this many times the scenario's budget."""
 LARGEST_BLOCK = 2
@@ -56,9 +58,10 @@ class AtBlock:
 
 @dataclass(frozen=True)
 class Curve:
-    """E[L] of one *block* at each budget of the ladder."""
+    """E[L] of one *block* at each of *budgets*."""
 
     block: int
+    budgets: tuple[int, ...]
     mean_lengths: tuple[float, ...]
 
 
@@ -179,11 +182,10 @@ def ladder(setup: Setup) -> tuple[int, ...]:
     return tuple(sorted(powers | {own, chain}))
 
 
-def _mean_lengths(setup: Setup, quality: DrafterQuality, block: int, budgets: Iterable[int]) -> list[float]:
+def _mean_lengths(setup: Setup, quality: DrafterQuality, block: int, budgets: Sequence[int]) -> list[float]:
     """E[L] at each of *budgets*."""
-    asked = list(budgets)
-    rows = quality.survival_by_budget(block - 1, max(asked))
-    return [_mean_length(setup, rows[budget - 1]) for budget in asked]
+    rows = quality.survival_by_budget(block - 1, max(budgets))
+    return [_mean_length(setup, rows[budget - 1]) for budget in budgets]
 
 
 def _mean_length(setup: Setup, survival: Array) -> float:
@@ -194,13 +196,13 @@ def _mean_length(setup: Setup, survival: Array) -> float:
 
 def _at_budgets(setup: Setup, quality: DrafterQuality) -> tuple[AtBudget, ...]:
     budgets, block = ladder(setup), setup.scenario.drafter.block
-    lengths = _mean_lengths(setup, quality, block, budgets)
-    larger = _mean_lengths(setup, quality, block, (budget + 1 for budget in budgets))
+    # Each budget, and one node more.
+    lengths = _mean_lengths(setup, quality, block, [*budgets, *(budget + 1 for budget in budgets)])
     # The largest tree begins with every smaller one.
     nodes = _tree(quality, block, budgets[-1]).nodes
     return tuple(
         AtBudget(budget, here, beyond - here, _nodes_by_depth(nodes[:budget], block))
-        for budget, here, beyond in zip(budgets, lengths, larger, strict=True)
+        for budget, here, beyond in zip(budgets, lengths, lengths[len(budgets) :], strict=False)
     )
 
 
@@ -227,7 +229,9 @@ def _at_block(setup: Setup, quality: DrafterQuality, block: int) -> AtBlock:
 
 
 def _curve(setup: Setup, quality: DrafterQuality, block: int) -> Curve:
-    return Curve(block, tuple(_mean_lengths(setup, quality, block, ladder(setup))))
+    rungs = ladder(setup)
+    budgets = tuple(sorted({*rungs, *range(1, min(rungs[-1], EVERY_BUDGET) + 1)}))
+    return Curve(block, budgets, tuple(_mean_lengths(setup, quality, block, budgets)))
 
 
 def _known_block(quality: DrafterQuality, drafter: Drafter) -> int:
