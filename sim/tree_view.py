@@ -235,7 +235,7 @@ def _curve(setup: Setup, quality: DrafterQuality, block: int) -> Curve:
 
 
 def _known_block(quality: DrafterQuality, drafter: Drafter) -> int:
-    """Beyond this block nobody has measured the drafter."""
+    """The largest block that the accuracy is given for or, where it is a curve, the drafter trained for."""
     return len(quality.top1) + 1 if quality.top1 else drafter.trained_block
 
 
@@ -248,6 +248,6 @@ def _blocks(setup: Setup, known: int) -> list[int]:
 
 
 def _curve_blocks(setup: Setup) -> list[int]:
-    """Half the scenario's block, the block, and twice of it where the drafter was trained so far."""
+    """Half the scenario's block, the block, and up to twice of it, as far as the drafter was trained."""
     own, trained = setup.scenario.drafter.block, setup.drafter.trained_block
     return sorted({max(2, own // 2), own, max(own, min(2 * own, trained))})

@@ -178,3 +178,9 @@ def test_a_file_in_the_way_is_a_user_error(folder: Path, show: Any) -> None:
     code, out, err = show("small.yaml")
     assert (code, out) == (2, "")
     assert "results" in err
+
+
+def test_it_has_help(show: Any) -> None:
+    code, out, _ = show("--help")
+    assert code == 0
+    assert "--no-pictures" in out

@@ -148,7 +148,8 @@ def test_the_scenarios_own_numbers_are_those_of_its_model(
     assert own.mean_length == pytest.approx(view.mean_length, abs=1e-9)
     assert next(at for at in tree.blocks if at.block == block).mean_length == pytest.approx(own.mean_length)
     assert curve.mean_lengths[curve.budgets.index(budget)] == pytest.approx(own.mean_length)
-    assert tree.asked_length == pytest.approx(mean, abs=1e-4)
+    at_asked = tree_view.of(full_setup(text)).mean_length
+    assert tree.asked_length == pytest.approx(at_asked)
 
 
 @given(blocks, budgets, means)
@@ -374,6 +375,14 @@ def test_a_scenario_whose_drafter_is_unknown_is_not_told_to_ask_for_the_tree() -
     said = tree_report.how_to_ask(tree_view.of(unknown))
     assert "--set" not in said
     assert "no accuracy of kimi_dflash" in said
+
+
+@given(means)
+def test_a_mean_that_the_solver_misses_is_said_to_be_missed(mean: float) -> None:
+    """The tree changes with the drafter, and with it E[L] jumps where leaving the spine costs."""
+    _, view, tree = quality_view(8, 8, f"acceptance={{quality: {{mean_length: {mean}}}}}")
+    missed = abs(view.mean_length - mean) > tree_report.REACHED
+    assert any("Asked for" in line for line in tree_report.tree_lines(view, tree)) == missed
 
 
 # Layout.
