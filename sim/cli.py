@@ -36,6 +36,8 @@ app = typer.Typer(
 )
 hardware = typer.Typer(help="Look into the hardware catalog.", no_args_is_help=True)
 app.add_typer(hardware, name="hardware")
+acceptance = typer.Typer(help="Look into how many tokens a step lands.", no_args_is_help=True)
+app.add_typer(acceptance, name="acceptance")
 
 
 ScenarioArgument = Annotated[
@@ -255,6 +257,35 @@ def hardware_show(
 
     kind, entry = catalog.find(name)
     print(entry.model_dump_json(indent=2) if as_json else "\n".join(listing.hardware_entry(kind, entry)))
+
+
+@acceptance.command("show")
+def acceptance_show(
+    scenario: ScenarioArgument,
+    out: Annotated[
+        Path | None, typer.Option(help="Results go to OUT/<scenario>/; results/acceptance/ by default.")
+    ] = None,
+    no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Leave the pictures out.")] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    set_: SetOption = None,
+) -> None:
+    """Show what a draft tree is worth: acceptance lengths, and what budgets and blocks would change."""
+    from sim import files, tree_pictures, tree_report, tree_view
+    from sim.shipped import find
+
+    path = find(scenario)
+    view = tree_view.of(tree_view.load(path, tuple(set_ or [])))
+    folder = (out or Path("results/acceptance")) / path.stem
+    files.prepare(folder)
+    text = tree_report.lines(view)
+    names = tree_report.write(view, text, folder)
+    names += [] if no_pictures else tree_pictures.write(view, folder)
+    if as_json:
+        print(files.as_json(tree_report.as_object(view)))
+    elif not quiet:
+        print("\n".join(text))
+        print(f"\nWritten to {folder}/: {', '.join(names)}")
 
 
 def _load(scenario: str, overrides: list[str]) -> tuple[Path, Setup]:

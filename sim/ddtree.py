@@ -126,6 +126,14 @@ def most_operations(budget: int) -> int:
     return 1 + 3 * budget
 
 
+def on_spine(tree: DraftTree) -> tuple[bool, ...]:
+    """Whether each node is on the path of first choices: it and all its ancestors have rank 0."""
+    found = [True]
+    for node in tree.nodes:
+        found.append(found[node.parent] and node.rank == 0)
+    return tuple(found[1:])
+
+
 def ancestor_mask(tree: DraftTree) -> BoolArray:
     """(budget + 1, budget + 1) what each token may attend to: itself, its ancestors, the root."""
     mask = np.zeros((len(tree.nodes) + 1, len(tree.nodes) + 1), dtype=bool)

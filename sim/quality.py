@@ -20,6 +20,7 @@ at depth 14: github.com/rmagur1203/vllm-ddtree, DDTREE-FINDINGS.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -80,38 +81,53 @@ class DrafterQuality:
 
     def survival(self, spec: TreeSpec) -> Array:
         """(positions,) P(L > d) for d = 1 ..., over the difficulty of steps."""
-        positions = spec.positions
-        usual = np.zeros(positions)
-        for offset, weight in zip(*_difficulties(self.step_sd), strict=True):
-            usual += weight * self._lands(self.top1_by_depth(positions, offset), spec)
-        if not self.easy_share:
-            return usual
-        # A better drafter is better in easy steps too.
-        sure = special.expit(special.logit(EASY_TOP1) + max(0.0, self.shift))
-        easy = self._lands(np.full(positions, sure), spec)
-        return (1 - self.easy_share) * usual + self.easy_share * easy
+        return sum(
+            (
+                share * accepted(self.draft(top1, spec), top1, self.off_spine)
+                for share, top1 in self._steps(spec)
+            ),
+            start=np.zeros(spec.positions),
+        )
 
-    def _lands(self, top1: Array, spec: TreeSpec) -> Array:
-        return accepted(self.draft(top1, spec), top1, self.off_spine)
+    def survival_by_budget(self, spec: TreeSpec) -> Array:
+        """(budget, positions) the same for trees of 1, 2, ... nodes, the budget of *spec* the last."""
+        return sum(
+            (share * self._by_budget(top1, spec) for share, top1 in self._steps(spec)),
+            start=np.zeros((spec.budget, spec.positions)),
+        )
+
+    def _by_budget(self, top1: Array, spec: TreeSpec) -> Array:
+        """A smaller tree is the beginning of a larger one."""
+        tree = self.draft(top1, spec)
+        added = np.zeros((spec.budget, spec.positions))
+        for place, chance in enumerate(path_chances(tree, top1, self.off_spine)):
+            added[place, tree.nodes[place].depth] = chance
+        return np.cumsum(added, axis=0)
+
+    def _steps(self, spec: TreeSpec) -> Iterator[tuple[float, Array]]:
+        """Every kind of step: its share, and (positions,) how often the first choice is right in it."""
+        for offset, weight in zip(*_difficulties(self.step_sd), strict=True):
+            yield (1 - self.easy_share) * weight, self.top1_by_depth(spec.positions, offset)
+        if self.easy_share:
+            # A better drafter is better in easy steps too.
+            sure = special.expit(special.logit(EASY_TOP1) + max(0.0, self.shift))
+            yield self.easy_share, np.full(spec.positions, sure)
 
 
 def accepted(tree: DraftTree, top1: Array, off_spine: float = 1.0) -> Array:
     """(positions,) P(L > d) of *tree* where first choices are right with chances *top1*."""
-    reached = np.zeros(len(top1))
-    for node, chance in zip(tree.nodes, path_chances(tree, top1, off_spine), strict=True):
-        reached[node.depth] += chance
-    return reached
+    depths = np.array([node.depth for node in tree.nodes], dtype=int)
+    return np.asarray(np.bincount(depths, path_chances(tree, top1, off_spine), len(top1)), dtype=float)
 
 
 def path_chances(tree: DraftTree, top1: Array, off_spine: float = 1.0) -> list[float]:
-    """Chance of each node of *tree* that it and all before it are accepted."""
+    """(nodes,) chance that each and all before it are accepted: leaving the spine is free, going on costs."""
     rows = marginals(top1, 1 + max((node.rank for node in tree.nodes), default=0))
-    # By node, the root first: its chance, and whether the spine was left on the way to it.
-    chances, left = [1.0], [False]
+    spine = [True, *ddtree.on_spine(tree)]
+    chances = [1.0]
     for node in tree.nodes:
-        penalty = off_spine if left[node.parent] else 1.0
+        penalty = 1.0 if spine[node.parent] else off_spine
         chances.append(chances[node.parent] * rows[node.depth][node.rank] * penalty)
-        left.append(left[node.parent] or node.rank > 0)
     return chances[1:]
 
 

@@ -315,10 +315,15 @@ TRACE_KEY: KeyPath = ("acceptance", "trace")
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
     """The Scenario in *path* with *overrides* (``"tree.budget=16"``) applied; ScenarioError if wrong."""
+    return build(edited(path, overrides))
+
+
+def edited(path: Path, overrides: tuple[str, ...]) -> Document:
+    """The scenario in *path* with *overrides* applied, before validation."""
     document = read(path)
     for override in overrides:
         document = changed(document, *parse_override(override))
-    return build(document)
+    return document
 
 
 def read(path: Path) -> Document:

@@ -7,47 +7,25 @@ best cell's value. Bytes depend on nothing but the result.
 from __future__ import annotations
 
 import itertools
-import textwrap
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from sim import files
+from sim import pictures
+from sim.pictures import COLOURS, CURVE_SIZE, LARGEST, LINE_STYLES, MARKERS
 from sim.sweeps.axes import Axis
 from sim.sweeps.result import SweepResult, line_through, positions_of, slice_through
 
-STYLE: Any = {
-    "font.size": 10,
-    "font.family": "DejaVu Sans",
-    "svg.hashsalt": "specdec-sim",
-    "svg.fonttype": "path",
-    # A question may speak of dollars.
-    "text.parse_math": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
-DPI = 150
-COLOURS = "cividis"
-"""Rises in lightness, so that it prints in grey."""
 MAX_NUMBERED = 16
 """A map with more values along a side than this has no numbers in its cells."""
 MAX_CURVES = 6
-CURVE_SIZE = (6.4, 4.2)
-LARGEST = 14.0
-"""Inches a side; larger grids get smaller cells."""
 MAX_TICKS = 20
 MAX_CURVE_TICKS = 11
-TITLE_COLUMNS_PER_INCH = 12
-LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
-MARKERS = "osD^vP"
 QUANTITY = "throughput (tok/s)"
 
 
@@ -55,11 +33,7 @@ def write(result: SweepResult, folder: Path) -> list[str]:
     """Every picture of *result* as PNG and SVG in *folder*; the names of the files."""
     if result.ranking is None:
         return []
-    names = []
-    with style.context(["default", STYLE]):
-        for stem, figure in _figures(result):
-            names += [_saved(figure, folder / f"{stem}.{kind}") for kind in ("png", "svg")]
-    return names
+    return pictures.write(_figures(result), folder)
 
 
 def _figures(result: SweepResult) -> Iterator[tuple[str, Figure]]:
@@ -70,15 +44,6 @@ def _figures(result: SweepResult) -> Iterator[tuple[str, Figure]]:
     for at in several:
         beside = next((other for other in several if other != at), None)
         yield f"curve_{axes[at].name}", curves(result, at, beside)
-
-
-def _saved(figure: Figure, path: Path) -> str:
-    metadata = {"Date": None} if path.suffix == ".svg" else {"Software": "specdec-sim"}
-    with files.replacing(path) as temporary, warnings.catch_warnings():
-        # A script that the font lacks shows as boxes; the tables have the text.
-        warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure.savefig(temporary, format=path.suffix[1:], dpi=DPI, metadata=metadata)
-    return path.name
 
 
 def heat_map(result: SweepResult, across: int, up: int) -> Figure:
@@ -161,7 +126,7 @@ def _title(result: SweepResult, shown: set[int], width: float) -> str:
         if at not in shown and len(axis.values) > 1
     ]
     lines = [plan.question, *([f"at {', '.join(held)}"] if held else [])]
-    return "\n".join(textwrap.fill(line, round(width * TITLE_COLUMNS_PER_INCH)) for line in lines)
+    return pictures.wrapped(lines, width)
 
 
 def _legend(result: SweepResult) -> str:
