@@ -271,18 +271,19 @@ def acceptance_show(
     set_: SetOption = None,
 ) -> None:
     """Show what a draft tree is worth: acceptance lengths, and what budgets and blocks would change."""
-    from sim import files, tree_pictures, tree_report, tree_view
+    from sim import files
     from sim.shipped import find
+    from sim.trees import pictures, report, view
 
     path = find(scenario)
-    view = tree_view.of(tree_view.load(path, tuple(set_ or [])))
+    shown = view.of(view.load(path, tuple(set_ or [])))
     folder = (out or Path("results/acceptance")) / path.stem
     files.prepare(folder)
-    text = tree_report.lines(view)
-    names = tree_report.write(view, text, folder)
-    names += [] if no_pictures else tree_pictures.write(view, folder)
+    text = report.lines(shown)
+    names = report.write(shown, text, folder)
+    names += [] if no_pictures else pictures.write(shown, folder)
     if as_json:
-        print(files.as_json(tree_report.as_object(view)))
+        print(files.as_json(report.as_object(shown)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")

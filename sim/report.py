@@ -53,28 +53,35 @@ def render(parts: Iterable[RenderableType], width: int = WIDTH) -> list[str]:
 def headline(answer: Answer) -> str:
     """The question and what was simulated to answer it."""
     setup, scenario = answer.setup, answer.setup.scenario
-    drafting = "plain decoding (acceptance is not used)"
-    if scenario.load.concurrency > 1:
-        drafting += f", {scenario.load.concurrency} requests in lock-step; tok/s is their sum"
-    if not scenario.is_plain:
-        block, budget, shape = scenario.drafted
-        drafted = f"budget {budget} (M = {scenario.verify_tokens}), tree on {scenario.tree.builder.value}"
-        if shape is Shape.CHAIN:
-            drafted = f"chain of {scenario.drafted.nodes} (M = {scenario.verify_tokens})"
-        drafting = f"{setup.drafter.name}, block {block}, {drafted}"
     machine = setup.machine
     return "\n".join(
         [
             scenario.question,
             f"{scenario.gpus}x {machine.gpu.name}, {machine.interconnect.name}, {machine.host.name},"
             f" {machine.stack.name}; {setup.model.name}",
-            drafting,
+            drafting_line(setup),
             f"context {scenario.load.context_tokens:,}, {scenario.load.output_tokens:,} tokens a run;"
             f" {answer.summary.runs} runs, {answer.summary.steps:,} steps,"
             f" engine {answer.engine}, seed {scenario.seed}",
             *(f"Changed: {override}" for override in answer.overrides),
         ]
     )
+
+
+def drafting_line(setup: Setup) -> str:
+    """What drafts, how much, and in what shape."""
+    scenario = setup.scenario
+    if scenario.is_plain:
+        several = scenario.load.concurrency > 1
+        requests = (
+            f", {scenario.load.concurrency} requests in lock-step; tok/s is their sum" if several else ""
+        )
+        return f"plain decoding (acceptance is not used){requests}"
+    block, budget, shape = scenario.drafted
+    drafted = f"budget {budget} (M = {scenario.verify_tokens}), tree on {scenario.tree.builder.value}"
+    if shape is Shape.CHAIN:
+        drafted = f"chain of {scenario.drafted.nodes} (M = {scenario.verify_tokens})"
+    return f"{setup.drafter.name}, block {block}, {drafted}"
 
 
 def quantities(summary: Summary) -> Table:

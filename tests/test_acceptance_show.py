@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from texts import GOOD
 
-from sim import cli, scenario, tree_pictures
+from sim import cli, scenario
 from sim.drafting import acceptance_model
 from sim.setup import resolve
+from sim.trees import pictures as tree_pictures
 
 TREE = "acceptance={quality: {mean_length: 4.4}}"
 STEMS = ("tree", "lengths", "budgets", "next_node", "blocks")

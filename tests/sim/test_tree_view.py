@@ -18,13 +18,17 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from hwmodels.errors import HardwareError
-from sim import ddtree, pictures, tree_layout, tree_pictures, tree_report, tree_view
+from sim import ddtree, pictures
 from sim.ddtree import DraftTree, Node, Shape, TreeSpec
 from sim.drafting import acceptance_model
 from sim.errors import ScenarioError
 from sim.quality import DrafterQuality, accepted, marginals, path_chances
 from sim.setup import Setup
-from sim.tree_view import AcceptanceView, TreeView
+from sim.trees import layout as tree_layout
+from sim.trees import pictures as tree_pictures
+from sim.trees import report as tree_report
+from sim.trees import view as tree_view
+from sim.trees.view import AcceptanceView, TreeView
 
 KIMI_TREE = "acceptance={quality: {mean_length: 4.4, block: 8, budget: 8}}"
 STRONG = "drafter={model: kimi_dflash_block16, block: 16}"

@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sim import files
-from sim.report import BAR_WIDTH, drafting_notes, percent, render
-from sim.tree_view import AcceptanceView, TreeView
+from sim.ddtree import Shape
+from sim.report import BAR_WIDTH, drafting_line, drafting_notes, percent, render
+from sim.trees.view import AcceptanceView, TreeView
 
 FORMAT_VERSION = 1
 MAX_ROWS = 16
@@ -46,12 +47,8 @@ def lines(view: AcceptanceView) -> list[str]:
 
 
 def headline(view: AcceptanceView) -> str:
-    """What drafts, and what caps a step."""
-    asked = view.setup.scenario
-    return (
-        f"{view.setup.drafter.name}, block {asked.drafter.block}, budget {asked.tree.budget}"
-        f" (M = {asked.verify_tokens}); acceptance: {view.kind}"
-    )
+    """What drafts, and where acceptance comes from."""
+    return f"{drafting_line(view.setup)}; acceptance: {view.kind}"
 
 
 def length_lines(view: AcceptanceView) -> list[str]:
@@ -121,7 +118,7 @@ def tree_lines(view: AcceptanceView, shown: TreeView) -> list[str]:
         found.append(f"The accuracy is given up to block {shown.known_block}; positions beyond land nothing.")
     else:
         found.append(f"Trained for block {shown.known_block}; beyond, the curve over depth is extrapolated.")
-    if shown.quality.off_spine < 1:
+    if shown.quality.off_spine < 1 and asked.tree.shape is Shape.DDTREE:
         found.append(
             "The tree takes the likeliest prefixes by their marginals, which do not know what leaving the"
             " spine costs: one node may add more than the one before it."

@@ -15,10 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator, StrMethodFormatter
 
-from sim import pictures, tree_layout
+from sim import pictures
 from sim.ddtree import ROOT
 from sim.pictures import COLOURS, CURVE_SIZE, LARGEST, LINE_STYLES, MARKERS
-from sim.tree_view import AcceptanceView, Curve, TreeView
+from sim.trees import layout
+from sim.trees.view import AcceptanceView, Curve, TreeView
 
 MAX_NODES = 256
 """Of a larger tree only so many are drawn, the most probable ones."""
@@ -98,7 +99,7 @@ class Canvas:
 def draft_tree(view: AcceptanceView, shown: TreeView) -> Figure:
     """The tree of a step of middling difficulty; a node's area is the chance that it is accepted."""
     nodes = shown.tree.nodes[:MAX_NODES]
-    rows = tree_layout.rows(nodes)
+    rows = layout.rows(nodes)
     columns = [0, *(node.depth + 1 for node in nodes)]
     canvas = Canvas(max(columns), max(rows))
     figure = Figure(figsize=canvas.size, layout="constrained")

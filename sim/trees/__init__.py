@@ -1,0 +1,1 @@
+"""What a draft tree is worth before anything is simulated: numbers, text and pictures."""
