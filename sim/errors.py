@@ -1,6 +1,7 @@
 """Errors of the simulator.
 
 * ``ScenarioError``: the user's scenario is wrong; names file, line, key, problem.
+* ``LogError``: an acceptance log is wrong, or does not say enough; names file, line, problem.
 * ``SimulationError``: an invariant broke; our bug.
 
 Errors about hardware figures are ``hwmodels.errors.HardwareError``.
@@ -13,6 +14,14 @@ from hwmodels.errors import DocumentError
 
 class ScenarioError(DocumentError):
     """The scenario *file* is wrong at *line*, *key*: *problem*."""
+
+
+class LogError(DocumentError):
+    """The acceptance log *file* is wrong at *line* (1-based, 0 for the whole file): *problem*."""
+
+    def __init__(self, file: str, line: int, problem: str) -> None:
+        super().__init__(file, line, "", problem)
+        self.args = (file, line, problem)
 
 
 class SimulationError(Exception):
