@@ -127,10 +127,10 @@ def _numbers(steps: Steps, cap: int, expected: Array, grouped: bool) -> _Numbers
 
 
 def _correlation(steps: Steps, lag: int) -> float:
-    """Correlation of lengths *lag* steps apart in the same request; NaN where nothing varies or no pairs are."""
+    """Correlation of lengths *lag* steps apart in a request; NaN without pairs or variance."""
     off = steps.lengths - steps.lengths.mean()
     together = steps.follows(lag)
-    variance = float(off @ off) / len(off)
+    variance = float(off.var())
     if not variance or not together.any():
         return np.nan
     return float((off[lag:] * off[: len(off) - lag])[together].mean() / variance)

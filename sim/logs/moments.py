@@ -161,9 +161,12 @@ class Equations:
         """
         request_sd = float(np.sqrt(abs(variance)))
         found = spread(self.hazards(self.survival, request_sd), request_sd)
-        if variance >= 0:
-            return found
-        return Spread(-found.between, spread(self.hazards(self.survival, 0.0), 0.0).waves)
+        return found if variance >= 0 else Spread(-found.between, self.alike.waves)
+
+    @cached_property
+    def alike(self) -> Spread:
+        """The Spread of requests that are all alike."""
+        return spread(self.hazards(self.survival, 0.0), 0.0)
 
     def moments(self, variance: float, correlation: float) -> Array:
         """(2,) covariance of neighbours, and of all pairs further apart."""

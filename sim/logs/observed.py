@@ -60,6 +60,6 @@ class Observed:
     drafts: int | None
     """Tokens that a step drafts (k); None where neither log nor user say."""
     used: int
-    """Lines that were used."""
+    """Lines that were used; of plain lengths, steps."""
     ignored: int
     """Other lines that are not blank."""

@@ -130,12 +130,13 @@ def _notes(fit: Fit, checks: Checks) -> list[str]:
 def as_object(fit: Fit, checks: Checks) -> dict[str, Any]:
     """Everything under stable keys; what the log cannot say is null."""
     observed = fit.observed
+    windows = isinstance(observed.data, Windows)
     return {
         "file": str(observed.path),
         "engine": observed.engine.value,
         "definitions": list(observed.found),
-        "lines_used": observed.used,
-        "lines_ignored": observed.ignored,
+        "lines_used": observed.used if windows else None,
+        "lines_ignored": observed.ignored if windows else None,
         "steps": fit.steps,
         "requests": fit.requests,
         "drafts": observed.drafts,

@@ -42,14 +42,14 @@ def variation(trace: Trace, steps: Steps, sums: Sums, equations: Equations) -> V
         return Variation(None, None, 0.0, 0.0, (f"request_sd and step_correlation are missing: {why}.",))
     near = sums.covariance(sums.near)
     if not tells_requests_apart(trace):
-        correlation = equations.correlation(equations.spread(0.0), near)
+        correlation = equations.correlation(equations.alike, near)
         pulls = _pulls(sums, equations, 0.0, correlation, (sums.near,))
         notes = (_why_alike(trace), *_correlation_notes(correlation))
         column = Column(correlation, pulls[0], Scale.CORRELATION)
         return Variation(None, column, 0.0, max(0.0, correlation), notes)
     variance, correlation = equations.solve(near, sums.covariance(sums.far))
     pulls = _pulls(sums, equations, variance, correlation, (sums.near, sums.far))
-    best = correlation if variance >= 0 else equations.correlation(equations.spread(0.0), near)
+    best = correlation if variance >= 0 else equations.correlation(equations.alike, near)
     limit = (f"request_sd is at its limit of {MOST_SD:g}.",) if variance >= MOST_SD**2 else ()
     return Variation(
         Column(variance, pulls[0], Scale.VARIANCE),
