@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sim.choices import EngineName
+from sim.choices import Counts, Definition, EngineName
 
 if TYPE_CHECKING:
     from sim.setup import Setup
@@ -287,6 +287,61 @@ def acceptance_show(
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
+
+
+@acceptance.command("fit")
+def acceptance_fit(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="A log of vLLM, SGLang or llama.cpp, or lengths step by step: CSV or JSON lines, or our own"
+            " steps.csv.",
+        ),
+    ],
+    drafts: Annotated[
+        int | None,
+        typer.Option(min=1, max=255, help="Tokens that a step drafts, where the log does not say."),
+    ] = None,
+    definition: Annotated[
+        Definition | None, typer.Option(help="What SGLang's accept rate is a share of, where several fit.")
+    ] = None,
+    counts: Annotated[
+        Counts | None, typer.Option(help="Whether plain lengths count the target's own token.")
+    ] = None,
+    constant: Annotated[
+        bool, typer.Option("--constant", help="One hazard for all positions instead of one for each.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of intervals and simulated logs.")] = 1,
+    bootstrap: Annotated[
+        int, typer.Option(min=100, max=100_000, help="Logs drawn anew for the intervals.")
+    ] = 2000,
+    as_json: JsonOption = False,
+    yaml_only: Annotated[
+        bool, typer.Option("--yaml-only", help="Print the lines for a scenario and nothing else.")
+    ] = False,
+) -> None:
+    """Fit the acceptance model to a log: how sure it is, how well it fits, what to write in a scenario."""
+    from sim import files
+    from sim.logs import report
+    from sim.logs.checks import check
+    from sim.logs.fit import fit
+    from sim.logs.fitted import Settings
+    from sim.logs.observed import Options
+    from sim.logs.reading import read
+
+    if as_json and yaml_only:
+        raise typer.BadParameter("give --json or --yaml-only, not both")
+    fitted = fit(read(file, Options(drafts, definition, counts)), Settings(constant, bootstrap, seed))
+    if yaml_only:
+        print(fitted.as_yaml(), end="")
+        return
+    checks = check(fitted)
+    print(
+        files.as_json(report.as_object(fitted, checks))
+        if as_json
+        else "\n".join(report.lines(fitted, checks))
+    )
 
 
 def _load(scenario: str, overrides: list[str]) -> tuple[Path, Setup]:

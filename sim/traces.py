@@ -12,11 +12,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from hwmodels.documents import did_you_mean
+from sim.choices import Counts
 from sim.errors import LogError
 
 LENGTHS = ("length", "acceptance_length", "accept_length", "accepted_length")
@@ -25,16 +25,9 @@ AMBIGUOUS = ("accepted", "num_accepted", "accepted_tokens")
 REQUESTS = ("request", "request_id", "run")
 LONGEST = 256
 """Tokens; no block of a scenario is longer."""
+SHOWN = 60
+"""Characters of a file that an error shows."""
 WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*", re.ASCII)
-
-
-class Counts(Enum):
-    """What the lengths of a file count."""
-
-    WITH_TARGET = "with-target"
-    """Tokens that a step commits, the target's own included: 1 or more."""
-    DRAFTED_ONLY = "drafted-only"
-    """Drafted tokens that were accepted: 0 or more."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +38,10 @@ class Trace:
     """Each has a step or more; every length is at least 1."""
     grouped: bool
     """False: the file does not say which request a step belongs to, and there is one request."""
+
+
+class UnknownLog(LogError):
+    """Nothing in the file is named like a length."""
 
 
 class _Step(NamedTuple):
@@ -65,6 +62,9 @@ class _Reader:
 
     def error(self, line: int, problem: str) -> LogError:
         return LogError(str(self.path), line, problem)
+
+    def unknown(self, line: int, problem: str) -> UnknownLog:
+        return UnknownLog(str(self.path), line, problem)
 
     def add(self, step: _Step) -> None:
         self.requests.setdefault(step.request, []).append(self._length(step))
@@ -150,7 +150,7 @@ def _columns(reader: _Reader, line: int, names: list[str]) -> tuple[int, int | N
     name = _only(reader, line, names, LENGTHS) or _told(reader, line, names)
     if name is None:
         near = did_you_mean(_likeliest(names), list(LENGTHS))
-        raise reader.error(line, f"no column of lengths among {', '.join(names)}{near}")
+        raise reader.unknown(line, f"no column of lengths among {', '.join(names)[:SHOWN]}{near}")
     request = _only(reader, line, names, REQUESTS)
     return names.index(name), None if request is None else names.index(request)
 
@@ -219,7 +219,7 @@ def _object(reader: _Reader, line: int, value: dict[str, Any]) -> tuple[str, Par
     name = _only(reader, line, value, (*LENGTHS, *lists)) or _told(reader, line, value)
     if name is None:
         near = did_you_mean(_likeliest([*value, ""]), ["length", "lengths"])
-        raise reader.error(line, f"no key of lengths among {', '.join(value) or 'none'}{near}")
+        raise reader.unknown(line, f"no key of lengths among {', '.join(value)[:SHOWN] or 'none'}{near}")
     key = _only(reader, line, value, REQUESTS)
     request = None if key is None else value[key]
     if key is not None and (isinstance(request, bool) or not isinstance(request, str | int)):
@@ -256,7 +256,7 @@ def _whole(value: Any) -> int | None:
 def _shown(value: Any) -> str:
     """*value* as the file has it, shortened."""
     text = value if isinstance(value, str) else json.dumps(value)
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+    return repr(text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}...")
 
 
 def _number_of(things: list[str], what: str) -> str:

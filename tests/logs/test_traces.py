@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim import files, scenario, traces
+from sim.choices import Counts
 from sim.errors import LogError
 from sim.output import STEP_COLUMNS
-from sim.traces import Counts, Trace
+from sim.traces import Trace
 
 lengths = st.lists(st.integers(1, traces.LONGEST), min_size=1, max_size=20)
 request_lists = st.lists(lengths, min_size=1, max_size=6)
