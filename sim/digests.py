@@ -10,8 +10,12 @@ from pathlib import Path
 
 from hwmodels import catalog
 
-PRESENTATION = frozenset({"cli.py", "listing.py", "report.py", "sweeps/pictures.py", "sweeps/report.py"})
+PRESENTATION = frozenset(
+    {"cli.py", "listing.py", "pictures.py", "report.py", "sweeps/pictures.py", "sweeps/report.py"}
+)
 """Sources that show numbers and make none: changing them leaves stored results valid."""
+BESIDE = frozenset({"logs", "trees"})
+"""Packages that no simulation uses."""
 LIBRARIES = ("numba", "numpy", "scipy", "simpy")
 """Libraries whose versions may change numbers in the last digit, or all of them."""
 
@@ -25,11 +29,17 @@ def tables() -> str:
 def code() -> str:
     """SHA-256 over the simulator's sources and figures and the libraries it computes with."""
     package = Path(__file__).parent
-    sources = [p for p in package.rglob("*.py") if p.relative_to(package).as_posix() not in PRESENTATION]
-    parts = [_of_files(package, sources)]
+    parts = [
+        _of_files(package, [path for path in package.rglob("*.py") if _counts(path.relative_to(package))])
+    ]
     parts += [_of_files(catalog.DATA.parent, catalog.DATA.parent.rglob("*.py")), tables()]
     parts += [f"{name} {version(name)}" for name in LIBRARIES]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _counts(source: Path) -> bool:
+    """Whether the simulator's *source*, a path inside the package, can change a number."""
+    return source.as_posix() not in PRESENTATION and source.parts[0] not in BESIDE
 
 
 def _of_files(root: Path, paths: Iterable[Path]) -> str:

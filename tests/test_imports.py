@@ -7,26 +7,40 @@ from pathlib import Path
 
 import pytest
 
+from sim import digests
+
 ROOT = Path(__file__).parents[1]
 ALLOWED = {"sim": {"sim", "hwmodels"}, "hwmodels": {"hwmodels"}, "cuda": {"cuda", "hwmodels"}}
 FILES = [path for package in ALLOWED for path in sorted((ROOT / package).rglob("*.py"))]
 
 
-def imported(path: Path) -> set[str]:
-    found = set()
+def modules(path: Path) -> set[str]:
+    """Every module that *path* imports, or imports something from."""
+    found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
-            found.add((node.module or "").split(".")[0])
+            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
+
+
+def imported(path: Path) -> set[str]:
+    return {module.split(".")[0] for module in modules(path)}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_run_one_way(path: Path) -> None:
     package = path.relative_to(ROOT).parts[0]
     assert imported(path) & ALLOWED.keys() <= ALLOWED[package]
+
+
+@pytest.mark.parametrize("package", sorted(digests.BESIDE))
+def test_what_leaves_stored_results_valid_is_used_by_the_command_line_alone(package: str) -> None:
+    users = {path for path in FILES if any(m.startswith(f"sim.{package}") for m in modules(path))}
+    assert users
+    assert all(path.parent.name == package or path.name == "cli.py" for path in users)
 
 
 def test_every_package_has_files() -> None:
