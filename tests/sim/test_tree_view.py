@@ -131,6 +131,17 @@ def test_survival_of_every_budget_is_that_of_each(
         assert rows[nodes - 1] == pytest.approx(quality.survival(positions, nodes), abs=1e-14)
 
 
+@given(qualities, st.integers(1, 6), st.integers(1, 12), st.floats(-2, 2))
+def test_easy_steps_are_mixed_in_by_their_share(
+    quality: DrafterQuality, positions: int, budget: int, shift: float
+) -> None:
+    none, some, all_ = (
+        replace(quality, shift=shift, easy_share=share).survival(positions, budget)
+        for share in (0.0, 0.25, 1.0)
+    )
+    assert some == pytest.approx(0.75 * none + 0.25 * all_, abs=1e-12)
+
+
 # What is shown.
 
 
