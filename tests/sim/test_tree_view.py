@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from scipy import special
 
 from hwmodels.errors import HardwareError
 from sim import ddtree, pictures, tree_layout, tree_pictures, tree_report, tree_view
 from sim.acceptance import acceptance_model
 from sim.ddtree import DraftTree, Node
 from sim.errors import ScenarioError
-from sim.quality import DrafterQuality, accepted, accepted_by_budget, marginals, path_chances
+from sim.quality import EASY_TOP1, DrafterQuality, accepted, accepted_by_budget, marginals, path_chances
 from sim.setup import Setup
 from sim.tree_view import AcceptanceView, TreeView
 
@@ -140,6 +141,8 @@ def test_easy_steps_are_mixed_in_by_their_share(
         for share in (0.0, 0.25, 1.0)
     )
     assert some == pytest.approx(0.75 * none + 0.25 * all_, abs=1e-12)
+    sure = special.expit(special.logit(EASY_TOP1) + max(0.0, shift))
+    assert all_ == pytest.approx(accepted(np.full(positions, sure), budget, quality.off_spine), abs=1e-12)
 
 
 # What is shown.
@@ -514,6 +517,16 @@ def test_the_spine_has_a_colour_and_a_weight_of_its_own() -> None:
     assert colour != other_colour
     assert weight > 2 * other_weight
     assert all(set(line.get_ydata()) == {0} for line, spine in zip(lines, tree.spine, strict=True) if spine)
+
+
+def test_an_edge_goes_right_down_and_right_from_parent_to_child() -> None:
+    view, tree = view_of(KIMI_TREE, "tree.budget=32"), shown(KIMI_TREE, "tree.budget=32")
+    rows = tree_layout.rows(tree.tree.nodes)
+    lines = tree_pictures.draft_tree(view, tree).axes[0].lines
+    for number, (node, line) in enumerate(zip(tree.tree.nodes, lines, strict=True), 1):
+        top, bottom, left = rows[node.parent], rows[number], node.depth
+        assert list(line.get_xdata()) == [left, left + 0.5, left + 0.5, left + 1]
+        assert list(line.get_ydata()) == [top, top, bottom, bottom]
 
 
 def test_numbers_are_the_chances_of_the_largest_nodes_and_the_title_counts_the_others() -> None:
