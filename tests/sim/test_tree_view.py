@@ -337,6 +337,8 @@ def test_a_large_block_is_told_in_groups() -> None:
     printed = tree_report.lines(view)
     firsts = [line.split()[0] for line in printed if line.strip()]
     assert {"1-7", "8-14", "99-100"} <= set(firsts)
+    (row,) = [line.replace("█", "").split() for line in printed if line.strip().startswith("8-14 ")]
+    assert row[1::2] == [f"{100 * share:.1f}" for share in (sum(view.shares[7:14]), view.at_least[7])]
     assert sum("█" in line for line in printed) <= tree_report.MAX_ROWS
     assert any("nodes at depth" in line and "1-13" in line for line in printed)
     assert max(map(len, printed)) <= 110
@@ -485,16 +487,27 @@ def test_without_a_tree_only_lengths_are_drawn(tmp_path: Path) -> None:
     assert tree_pictures.write(view_of(), tmp_path) == ["lengths.png", "lengths.svg"]
 
 
-@pytest.mark.parametrize("budget", [8, 32, 128])
-@pytest.mark.parametrize("changes", [(KIMI_TREE,), (STRONG, STRONG_TREE)])
-def test_nodes_lie_apart_and_areas_are_chances(budget: int, changes: tuple[str, ...]) -> None:
-    view, tree = view_of(*changes, f"tree.budget={budget}"), shown(*changes, f"tree.budget={budget}")
+WIDE = (STRONG, "drafter.block=64", "acceptance={quality: {mean_length: 40}}", "tree.budget=64")
+TALL = ("acceptance={quality: {mean_length: 2, off_spine: 1}}", "tree.budget=250")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *((KIMI_TREE, f"tree.budget={budget}") for budget in (8, 32, 128)),
+        *((STRONG, STRONG_TREE, f"tree.budget={budget}") for budget in (8, 32, 128)),
+        WIDE,
+        TALL,
+    ],
+)
+def test_nodes_lie_apart_and_areas_are_chances(changes: tuple[str, ...]) -> None:
+    view, tree = view_of(*changes), shown(*changes)
     figure = tree_pictures.draft_tree(view, tree)
     figure.draw_without_rendering()
     plot, points = figure.axes[0], figure.dpi / 72
     others, spine, root = plot.collections
     assert len(spine.get_offsets()) == sum(tree.spine)
-    assert len(others.get_offsets()) == budget - sum(tree.spine)
+    assert len(others.get_offsets()) == len(tree.spine) - sum(tree.spine)
     centres = np.vstack([plot.transData.transform(c.get_offsets()) for c in (others, spine, root)])
     across = np.sqrt(np.concatenate([c.get_sizes() for c in (others, spine, root)])) * points
     for (a, wide_a), (b, wide_b) in itertools.combinations(zip(centres, across, strict=True), 2):
@@ -502,7 +515,18 @@ def test_nodes_lie_apart_and_areas_are_chances(budget: int, changes: tuple[str, 
     areas = dict(zip(np.flatnonzero(tree.spine), spine.get_sizes(), strict=True))
     largest = tree.chances[0]
     for at, area in areas.items():
-        assert area / areas[0] == pytest.approx(tree.chances[at] / largest)
+        if area > tree_pictures.SMALLEST_NODE**2:
+            assert area / areas[0] == pytest.approx(tree.chances[at] / largest)
+
+
+@given(st.integers(0, 255), st.integers(0, 255))
+def test_nodes_that_share_a_column_fit_into_their_rows(columns: int, rows: int) -> None:
+    """Their chances add to 1 at most: at worst two neighbours of one half each."""
+    canvas = tree_pictures.Canvas(columns, rows)
+    inches = canvas.size[1] - tree_pictures.MARGINS[1]
+    assert canvas.largest_node * np.sqrt(0.5) <= 72 * inches / (rows + 1)
+    assert canvas.largest_node <= 72 * canvas.size[0] / (columns + 1)
+    assert max(canvas.size) <= pictures.LARGEST
 
 
 def test_the_spine_has_a_colour_and_a_weight_of_its_own() -> None:
@@ -555,6 +579,8 @@ def test_of_a_large_tree_the_most_probable_nodes_are_drawn() -> None:
 @pytest.mark.parametrize("changes", [(KIMI_TREE,), (STRONG, STRONG_TREE, "tree.budget=128")])
 def test_nothing_written_is_cut_off_and_labels_lie_apart(changes: tuple[str, ...]) -> None:
     view, tree = view_of(*changes), shown(*changes)
+    long_name = view.setup.drafter.model_copy(update={"name": "a drafter of a long name " * 4})
+    view = replace(view, setup=replace(view.setup, drafter=long_name))
     makers = (tree_pictures.budgets, tree_pictures.next_node, tree_pictures.blocks, tree_pictures.draft_tree)
     with mpl.rc_context(pictures.STYLE):
         figures = [tree_pictures.lengths(view), *(maker(view, tree) for maker in makers)]
