@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from scipy import special
 
 from hwmodels.errors import HardwareError
 from sim import ddtree, pictures
 from sim.ddtree import DraftTree, Node, Shape, TreeSpec
 from sim.drafting import acceptance_model
 from sim.errors import ScenarioError
-from sim.quality import DrafterQuality, accepted, marginals, path_chances
+from sim.quality import EASY_TOP1, DrafterQuality, accepted, marginals, path_chances
 from sim.setup import Setup
 from sim.trees import layout as tree_layout
 from sim.trees import pictures as tree_pictures
@@ -126,6 +127,21 @@ def test_survival_of_every_budget_is_that_of_each(
     for nodes in {1, (budget + 1) // 2, budget}:
         expected = quality.survival(TreeSpec(positions + 1, nodes, shape))
         assert rows[nodes - 1] == pytest.approx(expected, abs=1e-14)
+
+
+@given(qualities, st.integers(1, 6), st.integers(1, 12), st.floats(-2, 2))
+def test_easy_steps_are_mixed_in_by_their_share(
+    quality: DrafterQuality, positions: int, budget: int, shift: float
+) -> None:
+    none, some, all_ = (
+        replace(quality, shift=shift, easy_share=share).survival(TreeSpec(positions + 1, budget))
+        for share in (0.0, 0.25, 1.0)
+    )
+    assert some == pytest.approx(0.75 * none + 0.25 * all_, abs=1e-12)
+    sure = special.expit(special.logit(EASY_TOP1) + max(0.0, shift))
+    top1 = np.full(positions, sure)
+    tree = quality.draft(top1, TreeSpec(positions + 1, budget))
+    assert all_ == pytest.approx(accepted(tree, top1, quality.off_spine), abs=1e-12)
 
 
 # What is shown.
@@ -320,6 +336,8 @@ def test_a_large_block_is_told_in_groups() -> None:
     printed = tree_report.lines(view)
     firsts = [line.split()[0] for line in printed if line.strip()]
     assert {"1-7", "8-14", "99-100"} <= set(firsts)
+    (row,) = [line.replace("█", "").split() for line in printed if line.strip().startswith("8-14 ")]
+    assert row[1::2] == [f"{100 * share:.1f}" for share in (sum(view.shares[7:14]), view.at_least[7])]
     assert sum("█" in line for line in printed) <= tree_report.MAX_ROWS
     assert any("nodes at depth" in line and "1-13" in line for line in printed)
     assert max(map(len, printed)) <= 110
@@ -468,16 +486,27 @@ def test_without_a_tree_only_lengths_are_drawn(tmp_path: Path) -> None:
     assert tree_pictures.write(view_of(), tmp_path) == ["lengths.png", "lengths.svg"]
 
 
-@pytest.mark.parametrize("budget", [8, 32, 128])
-@pytest.mark.parametrize("changes", [(KIMI_TREE,), (STRONG, STRONG_TREE)])
-def test_nodes_lie_apart_and_areas_are_chances(budget: int, changes: tuple[str, ...]) -> None:
-    view, tree = view_of(*changes, f"tree.budget={budget}"), shown(*changes, f"tree.budget={budget}")
+WIDE = (STRONG, "drafter.block=64", "acceptance={quality: {mean_length: 40}}", "tree.budget=64")
+TALL = ("acceptance={quality: {mean_length: 2, off_spine: 1}}", "tree.budget=250")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *((KIMI_TREE, f"tree.budget={budget}") for budget in (8, 32, 128)),
+        *((STRONG, STRONG_TREE, f"tree.budget={budget}") for budget in (8, 32, 128)),
+        WIDE,
+        TALL,
+    ],
+)
+def test_nodes_lie_apart_and_areas_are_chances(changes: tuple[str, ...]) -> None:
+    view, tree = view_of(*changes), shown(*changes)
     figure = tree_pictures.draft_tree(view, tree)
     figure.draw_without_rendering()
     plot, points = figure.axes[0], figure.dpi / 72
     others, spine, root = plot.collections
     assert len(spine.get_offsets()) == sum(tree.spine)
-    assert len(others.get_offsets()) == budget - sum(tree.spine)
+    assert len(others.get_offsets()) == len(tree.spine) - sum(tree.spine)
     centres = np.vstack([plot.transData.transform(c.get_offsets()) for c in (others, spine, root)])
     across = np.sqrt(np.concatenate([c.get_sizes() for c in (others, spine, root)])) * points
     for (a, wide_a), (b, wide_b) in itertools.combinations(zip(centres, across, strict=True), 2):
@@ -485,7 +514,18 @@ def test_nodes_lie_apart_and_areas_are_chances(budget: int, changes: tuple[str, 
     areas = dict(zip(np.flatnonzero(tree.spine), spine.get_sizes(), strict=True))
     largest = tree.chances[0]
     for at, area in areas.items():
-        assert area / areas[0] == pytest.approx(tree.chances[at] / largest)
+        if area > tree_pictures.SMALLEST_NODE**2:
+            assert area / areas[0] == pytest.approx(tree.chances[at] / largest)
+
+
+@given(st.integers(0, 255), st.integers(0, 255))
+def test_nodes_that_share_a_column_fit_into_their_rows(columns: int, rows: int) -> None:
+    """Their chances add to 1 at most: at worst two neighbours of one half each."""
+    canvas = tree_pictures.Canvas(columns, rows)
+    inches = canvas.size[1] - tree_pictures.MARGINS[1]
+    assert canvas.largest_node * np.sqrt(0.5) <= 72 * inches / (rows + 1)
+    assert canvas.largest_node <= 72 * canvas.size[0] / (columns + 1)
+    assert max(canvas.size) <= pictures.LARGEST
 
 
 def test_the_spine_has_a_colour_and_a_weight_of_its_own() -> None:
@@ -500,6 +540,16 @@ def test_the_spine_has_a_colour_and_a_weight_of_its_own() -> None:
     assert colour != other_colour
     assert weight > 2 * other_weight
     assert all(set(line.get_ydata()) == {0} for line, spine in zip(lines, tree.spine, strict=True) if spine)
+
+
+def test_an_edge_goes_right_down_and_right_from_parent_to_child() -> None:
+    view, tree = view_of(KIMI_TREE, "tree.budget=32"), shown(KIMI_TREE, "tree.budget=32")
+    rows = tree_layout.rows(tree.tree.nodes)
+    lines = tree_pictures.draft_tree(view, tree).axes[0].lines
+    for number, (node, line) in enumerate(zip(tree.tree.nodes, lines, strict=True), 1):
+        top, bottom, left = rows[node.parent], rows[number], node.depth
+        assert list(line.get_xdata()) == [left, left + 0.5, left + 0.5, left + 1]
+        assert list(line.get_ydata()) == [top, top, bottom, bottom]
 
 
 def test_numbers_are_the_chances_of_the_largest_nodes_and_the_title_counts_the_others() -> None:
@@ -528,6 +578,8 @@ def test_of_a_large_tree_the_most_probable_nodes_are_drawn() -> None:
 @pytest.mark.parametrize("changes", [(KIMI_TREE,), (STRONG, STRONG_TREE, "tree.budget=128")])
 def test_nothing_written_is_cut_off_and_labels_lie_apart(changes: tuple[str, ...]) -> None:
     view, tree = view_of(*changes), shown(*changes)
+    long_name = view.setup.drafter.model_copy(update={"name": "a drafter of a long name " * 4})
+    view = replace(view, setup=replace(view.setup, drafter=long_name))
     makers = (tree_pictures.budgets, tree_pictures.next_node, tree_pictures.blocks, tree_pictures.draft_tree)
     with mpl.rc_context(pictures.STYLE):
         figures = [tree_pictures.lengths(view), *(maker(view, tree) for maker in makers)]
