@@ -30,3 +30,12 @@ class Definition(StrEnum):
     """L / (k + 1)."""
     PER_COMMITTED = "per-committed"
     """(L - 1) / L."""
+
+
+class Shape(StrEnum):
+    """How drafted tokens hang together."""
+
+    DDTREE = "ddtree"
+    """The most probable prefixes."""
+    CHAIN = "chain"
+    """First choices alone."""

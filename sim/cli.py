@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sim.choices import Counts, Definition, EngineName
+from sim.choices import Counts, Definition, EngineName, Shape
 
 if TYPE_CHECKING:
     from sim.setup import Setup
@@ -312,6 +312,17 @@ def acceptance_fit(
     constant: Annotated[
         bool, typer.Option("--constant", help="One hazard for all positions instead of one for each.")
     ] = False,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=4096, help="Nodes of the tree that landed them: fits the drafter's accuracy too."
+        ),
+    ] = None,
+    shape: Annotated[Shape, typer.Option(help="Shape of that tree.")] = Shape.DDTREE,
+    off_spine: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="What is left of a chance off the first choices; given, not fitted."),
+    ] = 0.3,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of intervals and simulated logs.")] = 1,
     bootstrap: Annotated[
         int, typer.Option(min=100, max=100_000, help="Logs drawn anew for the intervals.")
@@ -324,6 +335,7 @@ def acceptance_fit(
     """Fit the acceptance model to a log: how sure it is, how well it fits, what to write in a scenario."""
     from sim import files
     from sim.logs import report
+    from sim.logs.accuracy import Tree, fit_accuracy
     from sim.logs.checks import check
     from sim.logs.fit import fit
     from sim.logs.fitted import Settings
@@ -337,10 +349,11 @@ def acceptance_fit(
         print(fitted.as_yaml(), end="")
         return
     checks = check(fitted)
+    accuracy = None if budget is None else fit_accuracy(fitted, Tree(budget, shape, off_spine))
     print(
-        files.as_json(report.as_object(fitted, checks))
+        files.as_json(report.as_object(fitted, checks, accuracy))
         if as_json
-        else "\n".join(report.lines(fitted, checks))
+        else "\n".join(report.lines(fitted, checks, accuracy))
     )
 
 

@@ -13,23 +13,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.choices import Shape
+
 BoolArray = NDArray[np.bool_]
 
 ROOT = 0
 """The token that the last step committed; it is not part of the budget."""
-
-
-class Shape(Enum):
-    """How the drafted tokens hang together."""
-
-    DDTREE = "ddtree"
-    CHAIN = "chain"
 
 
 class TreeSpec(NamedTuple):

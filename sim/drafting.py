@@ -15,12 +15,16 @@ from sim.acceptance import (
     hazards_from_rates,
     solve_constant_hazard,
 )
-from sim.ddtree import Shape, TreeSpec
+from sim.choices import Shape
+from sim.ddtree import TreeSpec
+from sim.errors import ScenarioError
 from sim.quality import DrafterQuality
 from sim.setup import Setup
 
 LARGEST_SHIFT = 30.0
 """Log-odds; beyond this a drafter is always right, or never."""
+REACHED = 0.005
+"""Tokens by which a mean may be missed and still be called reached."""
 
 
 def acceptance_model(setup: Setup, mean_length: float | None = None) -> Acceptance:
@@ -86,6 +90,8 @@ class Required(NamedTuple):
     """None: as the catalog has it."""
     shift: float
     """Added to the catalog's log-odds."""
+    landed: float
+    """The mean that the tree lands then; another than was asked for where the tree jumps."""
     top1: tuple[float, ...]
     """Chance of each position's first choice in a step of middling difficulty."""
 
@@ -99,25 +105,40 @@ def required_accuracy(setup: Setup) -> list[Required]:
     found = []
     for mean in (None, *sorted(mean for mean in asked if mean is not None)):
         quality = drafter_quality(setup, mean)
-        found.append(Required(mean, quality.shift, tuple(quality.top1_by_depth(positions).tolist())))
+        lands = landed(quality, setup.scenario.asked_at, given.request_sd)
+        found.append(Required(mean, quality.shift, lands, tuple(quality.top1_by_depth(positions).tolist())))
     return found
 
 
 def _shifted_to(
     quality: DrafterQuality, mean_length: float, spec: TreeSpec, request_sd: float
 ) -> DrafterQuality:
-    """*quality* with other log-odds, so that the tree of *spec* lands *mean_length*."""
+    """*quality* with other log-odds, so that the tree of *spec* lands *mean_length*.
+
+    Trees change by whole nodes, and off the spine a node may cost more than it brings: the
+    mean then jumps, and the shift is where it does. ScenarioError where none comes near.
+    """
 
     def excess(shift: float) -> float:
-        hazards = tree_hazards(quality.shifted(shift), spec)
-        return AcceptanceModel(hazards, request_sd).mean_length() - mean_length
+        return landed(quality.shifted(shift), spec, request_sd) - mean_length
 
     low, high = -LARGEST_SHIFT, LARGEST_SHIFT
-    if excess(high) <= 0:
-        return quality.shifted(high)
-    if excess(low) >= 0:
-        return quality.shifted(low)
-    return quality.shifted(float(optimize.brentq(excess, low, high, xtol=1e-6)))
+    if excess(low) < 0 < excess(high):
+        return quality.shifted(float(optimize.brentq(excess, low, high, xtol=1e-6)))
+    nearest = min((low, high), key=lambda shift: abs(excess(shift)))
+    if abs(excess(nearest)) > REACHED:
+        ends = " to ".join(f"{mean_length + excess(shift):.2f}" for shift in (low, high))
+        block, budget, _ = spec
+        problem = (
+            f"{mean_length:g} tokens a step cannot be landed at block {block}, budget {budget}: only {ends}"
+        )
+        raise ScenarioError("acceptance.quality", 0, "mean_length", problem)
+    return quality.shifted(nearest)
+
+
+def landed(quality: DrafterQuality, spec: TreeSpec, request_sd: float) -> float:
+    """E[L] of the tree of *spec*, over requests and the difficulty of steps."""
+    return AcceptanceModel(tree_hazards(quality, spec), request_sd).mean_length()
 
 
 def tree_hazards(quality: DrafterQuality, spec: TreeSpec) -> tuple[float, ...]:

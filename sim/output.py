@@ -41,9 +41,10 @@ def summary_object(answer: Answer) -> dict[str, Any]:
             {
                 "mean_length": mean,
                 "log_odds_shift": _rounded(shift),
+                "landed": _rounded(landed),
                 "top1_by_position": [_rounded(chance) for chance in top1],
             }
-            for mean, shift, top1 in required_accuracy(setup)
+            for mean, shift, landed, top1 in required_accuracy(setup)
         ],
         "launch": {
             "verify": setup.verify_launch.value,

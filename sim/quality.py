@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from sim import ddtree
-from sim.ddtree import DraftTree, Shape, TreeSpec
+from sim.choices import Shape
+from sim.ddtree import DraftTree, TreeSpec
 
 Array = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from hwmodels.estimate import Source
 from sim.answer import Answer, Comparison, Stage, launch_counts
-from sim.ddtree import Shape
-from sim.drafting import drafter_quality, required_accuracy
+from sim.choices import Shape
+from sim.drafting import REACHED, drafter_quality, required_accuracy
 from sim.graph import Lane
 from sim.replay import Replay
 from sim.scenario import CapturePolicy
@@ -257,8 +257,10 @@ def _accuracy_line(setup: Setup) -> str:
     last = setup.scenario.drafted.positions
     positions = [*(position for position in SHOWN_POSITIONS if position < last), last]
     shown = []
-    for mean, _, top1 in required_accuracy(setup):
+    for mean, _, landed, top1 in required_accuracy(setup):
         label = "in the catalog" if mean is None else f"for {mean:g} tokens"
+        if mean is not None and abs(landed - mean) > REACHED:
+            label += f" (the nearest is {landed:.2f})"
         shown.append(f"{label} " + " ".join(f"{100 * top1[position - 1]:.3g}" for position in positions))
     where = " ".join(map(str, positions))
     return f"First choice right, %, at positions {where}, steps of middling difficulty: {'; '.join(shown)}."

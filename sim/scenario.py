@@ -30,7 +30,8 @@ from hwmodels.documents import (
 )
 from hwmodels.work import DType
 from sim import shipped
-from sim.ddtree import Shape, TreeSpec
+from sim.choices import Shape
+from sim.ddtree import TreeSpec
 from sim.errors import ScenarioError
 
 KINDS = ("length", "rates", "hazard", "mean_length", "quality", "trace")

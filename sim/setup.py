@@ -12,7 +12,7 @@ from hwmodels.catalog import Drafter, TargetModel
 from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
 from sim import memory, traces
-from sim.ddtree import Shape
+from sim.choices import Shape
 from sim.errors import ScenarioError
 from sim.scenario import CapturePolicy, Scenario
 from sim.traces import Trace

@@ -23,7 +23,7 @@ from hwmodels.work import (
     HostWork,
     Work,
 )
-from sim.ddtree import Shape
+from sim.choices import Shape
 from sim.drafting import heap_operations
 from sim.graph import Component, GraphBuilder, Lane, Phase, StepGraph
 from sim.kernels import CudaStream, Kernel, VerifyShape, draft_pass, verify_pass

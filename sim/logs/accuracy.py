@@ -8,7 +8,8 @@ import numpy as np
 
 from sim import quality_fit
 from sim.acceptance import AcceptanceModel, hazards_from_rates
-from sim.ddtree import Shape, TreeSpec
+from sim.choices import Shape
+from sim.ddtree import TreeSpec
 from sim.drafting import tree_hazards
 from sim.errors import LogError
 from sim.logs.fitted import Fit
@@ -70,7 +71,7 @@ def fit_accuracy(fit: Fit, tree: Tree) -> FittedAccuracy:
     means = tuple((other, _mean_length(quality, other, fit.model.request_sd)) for other in _others(spec))
     steps = "steps not counted" if fit.steps is None else f"{fit.steps:,} steps"
     source = f"{fit.observed.path.name} ({fit.observed.engine.value})"
-    ref = f"{source}, {steps}; block {spec.block}, {_named(spec)}"
+    ref = f"{source}, {steps}; block {spec.block}, {named(spec)}"
     return FittedAccuracy(spec, quality, means, ref)
 
 
@@ -85,15 +86,6 @@ def _mean_length(quality: DrafterQuality, spec: TreeSpec, request_sd: float) -> 
     return AcceptanceModel(tree_hazards(quality, spec), request_sd).mean_length()
 
 
-def _named(spec: TreeSpec) -> str:
+def named(spec: TreeSpec) -> str:
+    """The tree in words."""
     return "a chain" if spec.shape is Shape.CHAIN else f"budget {spec.budget}"
-
-
-def lines(fitted: FittedAccuracy) -> list[str]:
-    """What follows from the accuracy, and how to keep it."""
-    means = ", ".join(f"{_named(spec)}: {mean:.2f}" for spec, mean in fitted.mean_lengths)
-    return [
-        f"The same drafter at block {fitted.tree.block} would land: {means}.",
-        "For the drafter's file, so that acceptance follows from any tree (acceptance: {quality: {}}):",
-        *fitted.as_yaml().splitlines(),
-    ]

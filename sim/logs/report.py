@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from sim.ddtree import TreeSpec
+from sim.logs.accuracy import FittedAccuracy, named
 from sim.logs.checks import Check, Checks
 from sim.logs.fitted import Fit, Quoted
 from sim.logs.intervals import CONFIDENCE
@@ -19,7 +22,7 @@ MOST_ROWS = 20
 """Lengths with a row of their own; longer ones share the last."""
 
 
-def lines(fit: Fit, checks: Checks) -> list[str]:
+def lines(fit: Fit, checks: Checks, accuracy: FittedAccuracy | None = None) -> list[str]:
     """The whole report."""
     parts: list[RenderableType] = [*map(Text, _headline(fit)), Text(), _parameters(fit), Text()]
     if checks.modelled:
@@ -29,6 +32,11 @@ def lines(fit: Fit, checks: Checks) -> list[str]:
     yaml = fit.as_yaml().splitlines()
     if fit.trace_yaml is not None:
         yaml.append(f"or, step by step as in the log:  {fit.trace_yaml}")
+    if accuracy is not None:
+        means = ", ".join(f"{named(spec)}: {mean:.2f}" for spec, mean in accuracy.mean_lengths)
+        yaml += ["", *render([Text(f"The same drafter at block {accuracy.tree.block} would land {means}.")])]
+        yaml += ["For the drafter's file; any tree then follows, with acceptance: {quality: {}}:"]
+        yaml += accuracy.as_yaml().splitlines()
     return render(parts) + yaml
 
 
@@ -127,7 +135,7 @@ def _notes(fit: Fit, checks: Checks) -> list[str]:
     return notes
 
 
-def as_object(fit: Fit, checks: Checks) -> dict[str, Any]:
+def as_object(fit: Fit, checks: Checks, accuracy: FittedAccuracy | None = None) -> dict[str, Any]:
     """Everything under stable keys; what the log cannot say is null."""
     observed = fit.observed
     windows = isinstance(observed.data, Windows)
@@ -159,7 +167,22 @@ def as_object(fit: Fit, checks: Checks) -> dict[str, Any]:
         "notes": list(fit.notes),
         "yaml": fit.as_yaml(),
         "trace_yaml": fit.trace_yaml,
+        "accuracy": None if accuracy is None else _accuracy(accuracy),
     }
+
+
+def _accuracy(fitted: FittedAccuracy) -> dict[str, Any]:
+    means = [{**_tree(spec), "mean_length": mean} for spec, mean in fitted.mean_lengths]
+    return {
+        "tree": _tree(fitted.tree),
+        "quality": asdict(fitted.quality),
+        "predicted": means,
+        "yaml": fitted.as_yaml(),
+    }
+
+
+def _tree(spec: TreeSpec) -> dict[str, Any]:
+    return {"block": spec.block, "budget": spec.budget, "shape": spec.shape.value}
 
 
 def _quoted(quoted: Quoted | None) -> dict[str, float | None] | None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim import files
-from sim.ddtree import Shape
+from sim.choices import Shape
 from sim.report import BAR_WIDTH, drafting_line, drafting_notes, percent, render
 from sim.trees.view import AcceptanceView, TreeView
 
@@ -22,8 +22,6 @@ MAX_ROWS = 16
 """Of more lengths than this several share a row."""
 MAX_COLUMNS = 8
 """Columns for the nodes of a tree that is deeper than ``MAX_ROWS``."""
-REACHED = 0.005
-"""Tokens by which a mean may be missed and still be called reached."""
 
 
 def lines(view: AcceptanceView) -> list[str]:
@@ -122,13 +120,6 @@ def tree_lines(view: AcceptanceView, shown: TreeView) -> list[str]:
         found.append(
             "The tree takes the likeliest prefixes by their marginals, which do not know what leaving the"
             " spine costs: one node may add more than the one before it."
-        )
-    wanted = asked.acceptance.asked_mean
-    if wanted is not None and abs(shown.asked_length - wanted) > REACHED:
-        block, budget, _ = asked.asked_at
-        found.append(
-            f"Asked for {wanted:g} tokens a step at block {block}, budget {budget}, but no shift of the"
-            f" drafter's log-odds lands that: it lands {shown.asked_length:.2f}."
         )
     return found
 

@@ -19,8 +19,9 @@ from hwmodels import catalog
 from hwmodels.errors import HardwareError
 from sim import ddtree, scenario
 from sim.acceptance import Acceptance, AcceptanceModel, TraceModel
-from sim.ddtree import Shape, TreeSpec
-from sim.drafting import acceptance_model, drafter_quality, heap_operations
+from sim.choices import Shape
+from sim.ddtree import TreeSpec
+from sim.drafting import acceptance_model, drafter_quality, heap_operations, landed
 from sim.errors import LogError, ScenarioError
 from sim.graph import IntArray
 from sim.quality import DrafterQuality
@@ -166,6 +167,28 @@ def test_the_strong_drafter_reaches_any_mean_up_to_its_block(mean: float) -> Non
 def test_an_impossible_quality_is_refused(text: str, said: str) -> None:
     with pytest.raises(ScenarioError, match=re.escape(said)):
         scenario_with(f"acceptance={text}")
+
+
+@pytest.mark.parametrize(
+    ("drafter", "asked", "ends"),
+    [
+        ("kimi_dflash", "{mean_length: 9, block: 16, budget: 32}", "1.00 to 8.00"),
+        ("kimi_dflash_block16", "{mean_length: 1, block: 16, budget: 32}", "1.67 to 16.00"),
+    ],
+)
+def test_a_mean_beyond_what_a_drafter_can_land_is_refused(drafter: str, asked: str, ends: str) -> None:
+    setup = full_setup(f"drafter={{model: {drafter}, block: 16}}", f"acceptance={{quality: {asked}}}")
+    with pytest.raises(ScenarioError, match=f"cannot be landed at block 16, budget 32: only {ends}"):
+        acceptance_model(setup)
+
+
+@given(st.floats(1.2, 7.8))
+def test_a_shift_lands_the_mean_or_sits_where_the_tree_jumps(mean: float) -> None:
+    """The smallest step of log-odds on either side brackets what was asked for."""
+    setup = full_setup(f"acceptance={{quality: {{mean_length: {mean}}}}}")
+    quality, spec = drafter_quality(setup, mean), setup.scenario.asked_at
+    below, above = (landed(quality.shifted(step), spec, 0.0) for step in (-1e-5, 1e-5))
+    assert below - 1e-9 <= mean <= above + 1e-9
 
 
 def test_the_chain_of_published_rates_is_the_published_mean() -> None:

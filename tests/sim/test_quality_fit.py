@@ -7,7 +7,8 @@ import pytest
 
 from hwmodels import catalog
 from sim import quality_fit
-from sim.ddtree import Shape, TreeSpec
+from sim.choices import Shape
+from sim.ddtree import TreeSpec
 from sim.quality import DrafterQuality
 
 GSM8K_SHARES = (

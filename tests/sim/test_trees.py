@@ -20,8 +20,9 @@ from scipy import special
 
 from hwmodels.errors import HardwareError
 from sim import ddtree, pictures
-from sim.ddtree import DraftTree, Node, Shape, TreeSpec
-from sim.drafting import acceptance_model
+from sim.choices import Shape
+from sim.ddtree import DraftTree, Node, TreeSpec
+from sim.drafting import REACHED, acceptance_model
 from sim.errors import ScenarioError
 from sim.quality import EASY_TOP1, DrafterQuality, accepted, marginals, path_chances
 from sim.setup import Setup
@@ -362,10 +363,6 @@ def test_the_table_says_what_the_view_says() -> None:
     [
         ((KIMI_TREE,), "The accuracy is given up to block 8; positions beyond land nothing."),
         ((STRONG, STRONG_TREE), "Trained for block 16; beyond, the curve over depth is extrapolated."),
-        (
-            ("acceptance={quality: {mean_length: 9, block: 16, budget: 32}}",),
-            "Asked for 9 tokens a step at block 16",
-        ),
         (("acceptance={mean_length: 4.4, mean_length_range: [4, 5]}",), "does not know the mean: 4 to 5."),
         (("acceptance={hazard: 0.8, decay_per_1k_context: 0.1}",), "fall by 0.1 per 1,000 tokens decoded"),
         (("acceptance={mean_length: 4.4}",), "'acceptance={quality: {mean_length: 4.4}}'"),
@@ -378,7 +375,7 @@ def test_what_a_reader_must_know_is_said(changes: tuple[str, ...], said: str) ->
 
 def test_what_is_not_so_is_not_said() -> None:
     printed = " ".join(tree_report.lines(view_of(FREE_TREE)))
-    for words in ("may add more", "Asked for", "does not know the mean", "tokens decoded"):
+    for words in ("may add more", "the nearest is", "does not know the mean", "tokens decoded"):
         assert words not in printed
 
 
@@ -395,9 +392,9 @@ def test_a_scenario_whose_drafter_is_unknown_is_not_told_to_ask_for_the_tree() -
 @given(means)
 def test_a_mean_that_the_solver_misses_is_said_to_be_missed(mean: float) -> None:
     """The tree changes with the drafter, and with it E[L] jumps where leaving the spine costs."""
-    _, view, tree = quality_view(8, 8, f"acceptance={{quality: {{mean_length: {mean}}}}}")
-    missed = abs(view.mean_length - mean) > tree_report.REACHED
-    assert any("Asked for" in line for line in tree_report.tree_lines(view, tree)) == missed
+    _, view, _ = quality_view(8, 8, f"acceptance={{quality: {{mean_length: {mean}}}}}")
+    missed = abs(view.mean_length - mean) > REACHED
+    assert any("the nearest is" in line for line in tree_report.lines(view)) == missed
 
 
 # Layout.
