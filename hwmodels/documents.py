@@ -132,10 +132,9 @@ def merge(base: dict[str, Any], over: dict[str, Any], rivals: frozenset[str]) ->
     """*over* laid on *base*: mappings merge key by key, anything else replaces.
 
     A key set to null takes the base's value away. Where *over* has one of the
-    *rivals*, the base's other rivals go.
+    *rivals*, all that the base has of them go, its own value of that one too.
     """
-    gone = rivals - over.keys() if rivals & over.keys() else frozenset()
-    merged = {key: value for key, value in base.items() if key not in gone}
+    merged = {k: v for k, v in base.items() if not (k in rivals and rivals & over.keys())}
     for key, value in over.items():
         if value is None:
             merged.pop(key, None)

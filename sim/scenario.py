@@ -385,10 +385,22 @@ def changed(document: Document, key: str, value: Any, place: str) -> Document:
     """*document* with *key* (``tree.budget``) set to *value*, which *place* asked for."""
     path = tuple(key.split("."))
     places = {p: where for p, where in document.places.items() if p[: len(path)] != path}
-    merged = merge(document.data, _nested(key, value), ACCEPTANCE_KINDS)
+    merged = merge(document.data, _nested(*_whole(document, path, value)), ACCEPTANCE_KINDS)
     if not key.startswith(KEEP_ANCHOR):
         merged.pop("anchor", None)
     return Document(document.file, merged, {**places, path: (place, 0)})
+
+
+def _whole(document: Document, path: KeyPath, value: Any) -> tuple[str, Any]:
+    """One key inside a kind of acceptance as the whole kind, so that its other keys stay."""
+    *outer, kind, last = ("", *path)
+    if kind not in ACCEPTANCE_KINDS:
+        return dotted(path), value
+    held: Any = document.data
+    for part in (*outer[1:], kind):
+        held = held.get(part) if isinstance(held, dict) else None
+    inside = merge(held if isinstance(held, dict) else {}, {str(last): value}, frozenset())
+    return dotted((*outer[1:], kind)), inside
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:

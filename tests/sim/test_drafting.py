@@ -25,6 +25,7 @@ from sim.drafting import acceptance_model, drafter_quality, heap_operations, lan
 from sim.errors import LogError, ScenarioError
 from sim.graph import IntArray
 from sim.quality import DrafterQuality
+from sim.scenario import Quality
 from sim.traces import Trace
 
 PUBLISHED_RATES = (0.89, 0.75, 0.57, 0.49, 0.41, 0.34, 0.28)
@@ -352,3 +353,16 @@ def test_what_a_trace_cannot_be_is_refused(tmp_path: Path) -> None:
 def test_plain_decoding_needs_no_trace(tmp_path: Path) -> None:
     path = trace_file(tmp_path, 1, 12)
     assert acceptance_model(full_setup(f"acceptance={{trace: {path}}}", "tree.budget=0")).cap == 1
+
+
+def test_one_key_of_a_quality_may_be_changed_and_a_quality_replaces_another() -> None:
+    base = "acceptance={quality: {mean_length: 4.4, block: 8, budget: 8}, mean_length_range: [4, 5]}"
+    one = scenario_with(base, "acceptance.quality.off_spine=0.5").acceptance
+    assert one.quality == Quality(mean_length=4.4, block=8, budget=8, off_spine=0.5)
+    assert scenario_with(base, "acceptance.quality.mean_length=null").acceptance.quality == Quality(
+        block=8, budget=8
+    )
+    assert scenario_with(base, "acceptance={quality: {}}").acceptance.quality == Quality()
+    assert scenario_with(base, "acceptance.quality={}").acceptance.quality == Quality()
+    other = scenario_with(base, "acceptance.hazard=0.5").acceptance
+    assert (other.quality, other.hazard, other.mean_length_range) == (None, 0.5, None)
