@@ -16,8 +16,8 @@ from sim.acceptance import AcceptanceModel
 ROOT = Path(__file__).parents[2]
 MODEL = AcceptanceModel((0.9, 0.8, 0.7, 0.75, 0.6, 0.5, 0.65), 0.4, 0.2)
 VLLM = (
-    "SpecDecoding metrics: Mean acceptance length: {mean:.2f}, Accepted: {accepted} tokens, Drafted: {drafted}"
-    " tokens, Per-position acceptance rate: {rates}, Avg Draft acceptance rate: 50.0%\n"
+    "SpecDecoding metrics: Mean acceptance length: {mean:.2f}, Accepted: {accepted} tokens, Drafted:"
+    " {drafted} tokens, Per-position acceptance rate: {rates}, Avg Draft acceptance rate: 50.0%\n"
 )
 KEYS = {
     "file",
