@@ -31,6 +31,8 @@ MOST_UNITS = 500
 """More are summed in batches: means over so many are normal."""
 FEW = 20
 """Steps; a rate that rests on fewer hits or misses is too lumpy to calibrate on."""
+FARTHEST = 8.0
+"""Standard errors; units that need more differ in so few places that they say nothing of their spread."""
 SMALLEST_SHARE = 0.05
 """Of a variance's own size; a drawn one below it counts as that."""
 LARGEST_CORRELATION = 0.995
@@ -84,7 +86,7 @@ def together(columns: list[Column], draws: int, generator: np.random.Generator) 
         reach = float(np.quantile(_errors(steady, draws, generator), CONFIDENCE, method="higher"))
     else:
         reach = float(stats.norm.isf((1 - CONFIDENCE) / 2 / len(columns)))
-    if not np.isfinite(reach):
+    if reach > FARTHEST:
         return None
     return [_interval(column, reach) for column in batches]
 

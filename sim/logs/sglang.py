@@ -46,8 +46,6 @@ class _Candidate(NamedTuple):
     def fits(self, decode: _Decode) -> bool:
         """Whether rounding hides what is between the two figures of *decode*."""
         assert decode.rate is not None
-        if self.drafts is not None and decode.length.low > self.drafts + 1:
-            return False
         return decode.rate.meets(self.rate(decode.length.low), self.rate(decode.length.high))
 
     def rate(self, length: float) -> float:

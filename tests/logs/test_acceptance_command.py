@@ -10,14 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hwmodels import catalog
 from sim import cli
 from sim.acceptance import AcceptanceModel
+from sim.choices import Shape
+from sim.ddtree import TreeSpec
+from sim.drafting import tree_hazards
+from sim.quality import DrafterQuality
 
 ROOT = Path(__file__).parents[2]
 MODEL = AcceptanceModel((0.9, 0.8, 0.7, 0.75, 0.6, 0.5, 0.65), 0.4, 0.2)
 VLLM = (
-    "SpecDecoding metrics: Mean acceptance length: {mean:.2f}, Accepted: {accepted} tokens,"
-    " Drafted: {drafted} tokens, Per-position acceptance rate: {rates}, Avg Draft acceptance rate: 50.0%\n"
+    "SpecDecoding metrics: Mean acceptance length: {mean:.2f}, Accepted: {accepted} tokens, Drafted:"
+    " {drafted} tokens, Per-position acceptance rate: {rates}, Avg Draft acceptance rate: 50.0%\n"
 )
 KEYS = {
     "file",
@@ -43,6 +48,7 @@ KEYS = {
     "notes",
     "yaml",
     "trace_yaml",
+    "accuracy",
 }
 
 
@@ -206,3 +212,47 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [f"error: {tmp_path}/nowhere.csv: No such file or directory"]
+
+
+def test_a_log_of_trees_gives_the_drafters_accuracy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it then says of another budget is what the same drafter lands there."""
+    truth, tree = DrafterQuality(2.5, 0.7, 0.8, 0.03, 0.3), TreeSpec(8, 16)
+    model, generator = AcceptanceModel(tree_hazards(truth, tree)), np.random.default_rng(5)
+    path = tmp_path / "lengths.jsonl"
+    path.write_text("".join(f"{model.draw(generator, 300).tolist()}\n" for _ in range(300)))
+    _, text, _ = run(monkeypatch, capsys, str(path), "--budget", "16", "--json", "--bootstrap", "100")
+    found = json.loads(text)["accuracy"]
+    assert found["tree"] == {"block": 8, "budget": 16, "shape": "ddtree"}
+    for predicted in found["predicted"]:
+        other = TreeSpec(predicted["block"], predicted["budget"], Shape(predicted["shape"]))
+        assert predicted["mean_length"] == pytest.approx(1 + truth.survival(other).sum(), rel=0.04)
+    drafter = tmp_path / "mine.yaml"
+    drafter.write_text(
+        "extends: kimi_dflash\n" + found["yaml"].replace("accuracy:", "accuracy:\n  rates: null")
+    )
+    known = catalog.drafter(str(drafter)).accuracy
+    assert known is not None
+    assert known.top1_logit == pytest.approx(found["quality"]["top1_logit"], abs=1e-4)
+
+
+def test_a_chains_rates_are_its_accuracy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(VLLM.format(mean=2.94, accepted=194, drafted=300, rates="0.800, 0.640, 0.500"))
+    asked = (str(log), "--budget", "3", "--shape", "chain")
+    found = json.loads(run(monkeypatch, capsys, *asked, "--json")[1])["accuracy"]
+    assert np.cumprod(found["quality"]["top1"]) == pytest.approx([0.8, 0.64, 0.5])
+    assert (found["predicted"][0]["shape"], found["predicted"][0]["budget"]) == ("chain", 3)
+    assert found["predicted"][0]["mean_length"] == pytest.approx(2.94)
+    assert "would land a chain: 2.94, budget 4:" in run(monkeypatch, capsys, *asked)[1]
+
+
+def test_a_tree_that_cannot_land_what_was_seen_is_refused(
+    steps: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, errors = run(monkeypatch, capsys, str(steps), "--budget", "4")
+    assert code == 2
+    assert "lengths go to 8, but a tree of 4 lands at most 5" in errors

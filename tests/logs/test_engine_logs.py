@@ -147,6 +147,13 @@ def test_llama_cpp_has_a_window_per_request_and_says_when_drafts_were_shorter() 
     assert "accepted / (length - 1) where some drafts were shorter: 1 of 1 line" in found.found[1]
 
 
+def test_short_drafts_are_counted_by_what_was_accepted() -> None:
+    """Fifty full drafts could hold 200 tokens; 100 accepted at a length of 2.00 are 100 steps."""
+    found = windows(vllm("2.00", 100, 200, "0.600, 0.250, 0.100, 0.050"))
+    assert found.weight.tolist() == [100]
+    assert found.mean_length.tolist() == [2.0]
+
+
 def test_old_vllm_lines_need_the_number_of_drafts() -> None:
     with pytest.raises(LogError, match="does not say how many tokens a step drafts: say --drafts K"):
         observed(OLD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 
@@ -10,13 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.acceptance import AcceptanceModel, acceptance_model, hazards_from_rates, solve_constant_hazard
-from sim.logs.checks import check
+from sim import files
+from sim.acceptance import AcceptanceModel, hazards_from_rates, solve_constant_hazard
+from sim.drafting import acceptance_model
+from sim.logs import checks, report
+from sim.logs.checks import Checks, check, simulate
 from sim.logs.fit import fit
 from sim.logs.fitted import Fit, Quoted, Settings
 from sim.logs.intervals import Column, Scale, together
 from sim.logs.observed import Engine, Observed, Windows
 from sim.scenario import load
+from sim.setup import resolve
 from sim.traces import Trace
 
 HAZARDS = (0.9, 0.8, 0.7, 0.75, 0.6, 0.5, 0.65)
@@ -60,6 +65,15 @@ def test_hazards_give_the_pooled_histogram_whatever_varies(
     assert found.model.distribution() == pytest.approx(pooled / pooled.sum(), abs=1e-6)
     assert found.mean_length.value == pytest.approx(found.model.mean_length(), abs=1e-6)
     assert (found.request_sd is None) >= (len(requests) < 8 or not grouped)
+
+
+@given(request_lists, st.booleans())
+def test_every_figure_lies_in_its_interval(requests: tuple[tuple[int, ...], ...], constant: bool) -> None:
+    found = of_trace(Trace(requests, grouped=True), Settings(constant, draws=200))
+    figures = (found.mean_length, found.hazard, found.request_sd, found.step_correlation, *found.rates)
+    for quoted in figures:
+        if quoted is not None and quoted.interval is not None:
+            assert quoted.interval.low - 1e-9 <= quoted.value <= quoted.interval.high + 1e-9
 
 
 @given(request_lists)
@@ -273,6 +287,51 @@ def test_a_good_model_passes_its_checks_and_a_bad_one_does_not() -> None:
     assert good.observed == pytest.approx(good.modelled, abs=1e-6)
 
 
+def quick_check(found: Fit) -> Checks:
+    """The checks against very few simulated logs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checks, "MOST_LOGS", 4)
+        patch.setattr(checks, "FEWEST_LOGS", 4)
+        return check(found)
+
+
+@given(request_lists, st.booleans(), st.booleans(), st.sampled_from([None, 7, 40]))
+def test_any_log_has_a_report_and_an_object(
+    requests: tuple[tuple[int, ...], ...], grouped: bool, constant: bool, drafts: int | None
+) -> None:
+    trace = Trace(requests if grouped else (sum(requests, ()),), grouped)
+    found = of_trace(trace, Settings(constant, draws=100), drafts)
+    checked = quick_check(found)
+    text = report.lines(found, checked)
+    assert len(text) <= 64
+    assert found.as_yaml().splitlines()[0] in text
+    assert json.loads(files.as_json(report.as_object(found, checked)))["yaml"] == found.as_yaml()
+
+
+@given(request_lists)
+def test_checks_of_a_log_are_those_of_every_pair(requests: tuple[tuple[int, ...], ...]) -> None:
+    pooled = np.concatenate(requests)
+    found = quick_check(of_trace(Trace(requests, grouped=True)))
+    by_name = {one.name: one.observed for one in found.checks}
+    for lag, name in ((1, "correlation of neighbours"), (2, "correlation of steps 2 apart")):
+        off = [np.array(request) - pooled.mean() for request in requests]
+        products = [one[at] * one[at + lag] for one in off for at in range(len(one) - lag)]
+        assert (name in by_name) <= bool(products and pooled.var())
+        if name in by_name:
+            assert by_name[name] == pytest.approx(np.mean(products) / pooled.var())
+    runs = [
+        len(run) for request in requests for run in "".join("x" if n == 8 else " " for n in request).split()
+    ]
+    assert by_name["longest run of full blocks"] == max(runs, default=0)
+
+
+def test_simulated_requests_begin_like_they_go_on() -> None:
+    model = AcceptanceModel(HAZARDS, 0.0, 0.9)
+    first = simulate(model, np.ones(40_000, dtype=np.int64), np.random.default_rng(1)).lengths
+    shares = np.bincount(first, minlength=9)[1:] / len(first)
+    assert shares == pytest.approx(model.distribution(), abs=0.01)
+
+
 def test_steps_that_lean_on_the_one_before_the_last_are_seen() -> None:
     """Every other step repeats: no AR(1) model has correlation at lag 2 without any at lag 1."""
     generator = np.random.default_rng(1)
@@ -290,7 +349,9 @@ def scenario_mean(yaml: str, *keys: str) -> AcceptanceModel:
         path = Path(folder) / "fitted.yaml"
         text = f"question: What does the fitted log give?\nextends: b300_now\n{yaml}"
         path.write_text(text, encoding="utf-8")
-        return acceptance_model(load(path, keys))
+        found = acceptance_model(resolve(load(path, keys)))
+        assert isinstance(found, AcceptanceModel)
+        return found
 
 
 RATES = np.tile(KIMI_RATES, (30, 1)) + np.random.default_rng(1).normal(0, 0.001, (30, 1))
@@ -320,6 +381,15 @@ def test_the_yaml_loads_and_gives_the_mean_and_the_variation_back(found: Fit) ->
     if found.model is not None and isinstance(found.observed.data, Trace):
         assert model.request_sd == pytest.approx(found.model.request_sd, abs=1e-6)
         assert model.step_correlation == pytest.approx(found.model.step_correlation, abs=1e-6)
+
+
+def test_the_range_of_a_mean_is_its_interval() -> None:
+    found = of_windows(Windows(1 + RATES.sum(axis=1), np.ones(30)))
+    assert found.mean_length.interval is not None
+    text = found.as_yaml().partition("mean_length_range: [")[2].partition("]")[0]
+    low, high = map(float, text.split(", "))
+    assert low <= found.mean_length.interval.low < low + 0.001
+    assert high - 0.001 < found.mean_length.interval.high <= high
 
 
 def test_the_yaml_says_where_it_comes_from() -> None:
