@@ -59,6 +59,8 @@ class _Reader:
     path: Path
     counts: Counts | None
     requests: dict[str | int | None, list[int]] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)
+    """Lengths by their text: files repeat few of them many times."""
 
     def error(self, line: int, problem: str) -> LogError:
         return LogError(str(self.path), line, problem)
@@ -67,7 +69,12 @@ class _Reader:
         return UnknownLog(str(self.path), line, problem)
 
     def add(self, step: _Step) -> None:
-        self.requests.setdefault(step.request, []).append(self._length(step))
+        length = self.known.get(step.length) if isinstance(step.length, str) else None
+        if length is None:
+            length = self._length(step)
+            if isinstance(step.length, str):
+                self.known[step.length] = length
+        self.requests.setdefault(step.request, []).append(length)
 
     def _length(self, step: _Step) -> int:
         number = _whole(step.length)
@@ -137,7 +144,7 @@ def _rows(reader: _Reader, stream: TextIO) -> Iterator[tuple[int, list[str]]]:
     rows = csv.reader(stream)
     try:
         for row in rows:
-            if any(cell.strip() for cell in row):
+            if any(map(str.strip, row)):
                 yield rows.line_num, row
     except csv.Error as problem:
         raise reader.error(rows.line_num, f"no CSV: {problem}") from None

@@ -201,14 +201,17 @@ class Equations:
 
 
 def _first_root(function: Callable[[float], float], start: float) -> float:
-    """The root of *function* nearest to *start*, on the side to which a rising function points."""
+    """The root of *function* nearest to *start*, on the side to which a rising function points.
+
+    The largest variance on that side where there is none.
+    """
     at, value = start, function(start)
     step = -0.02 if value > 0 else 0.02
     while abs(at + step) <= MOST_SD**2:
         if function(at + step) * value <= 0:
             return float(optimize.brentq(function, at, at + step, xtol=1e-9))
         at, step = at + step, 1.5 * step
-    return at
+    return float(np.copysign(MOST_SD**2, step))
 
 
 def _root(rising: Callable[[float], float], low: float, high: float) -> float:
