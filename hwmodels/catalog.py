@@ -322,6 +322,8 @@ class Drafter(Entry):
     """A block-diffusion drafter sharing the target's embedding and LM head."""
 
     ref: str
+    targets: tuple[str, ...] = ()
+    """Models that it was trained for."""
     layers: int = Field(ge=1)
     hidden: int = Field(ge=1)
     intermediate: int = Field(ge=1)

@@ -318,11 +318,11 @@ def acceptance_fit(
             min=1, max=4096, help="Nodes of the tree that landed them: fits the drafter's accuracy too."
         ),
     ] = None,
-    shape: Annotated[Shape, typer.Option(help="Shape of that tree.")] = Shape.DDTREE,
+    shape: Annotated[Shape | None, typer.Option(help="Shape of that tree; ddtree by default.")] = None,
     off_spine: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="What is left of a chance off the first choices; given, not fitted."),
-    ] = 0.3,
+        float | None,
+        typer.Option(min=0, max=1, help="What a chance keeps off the first choices; 0.3 if unsaid."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of intervals and simulated logs.")] = 1,
     bootstrap: Annotated[
         int, typer.Option(min=100, max=100_000, help="Logs drawn anew for the intervals.")
@@ -335,7 +335,7 @@ def acceptance_fit(
     """Fit the acceptance model to a log: how sure it is, how well it fits, what to write in a scenario."""
     from sim import files
     from sim.logs import report
-    from sim.logs.accuracy import Tree, fit_accuracy
+    from sim.logs.accuracy import LandedBy, fit_accuracy
     from sim.logs.checks import check
     from sim.logs.fit import fit
     from sim.logs.fitted import Settings
@@ -344,12 +344,16 @@ def acceptance_fit(
 
     if as_json and yaml_only:
         raise typer.BadParameter("give --json or --yaml-only, not both")
+    if budget is None and (shape is not None or off_spine is not None):
+        raise typer.BadParameter("--shape and --off-spine speak of the tree of --budget")
+    if budget is not None and yaml_only:
+        raise typer.BadParameter("--yaml-only prints the lines of a scenario; with --budget say --json")
     fitted = fit(read(file, Options(drafts, definition, counts)), Settings(constant, bootstrap, seed))
     if yaml_only:
         print(fitted.as_yaml(), end="")
         return
     checks = check(fitted)
-    accuracy = None if budget is None else fit_accuracy(fitted, Tree(budget, shape, off_spine))
+    accuracy = None if budget is None else fit_accuracy(fitted, LandedBy.of(budget, shape, off_spine))
     print(
         files.as_json(report.as_object(fitted, checks, accuracy))
         if as_json

@@ -33,6 +33,10 @@ class TreeSpec(NamedTuple):
     budget: int
     shape: Shape = Shape.DDTREE
 
+    def __str__(self) -> str:
+        what = f"a chain of {self.nodes}" if self.shape is Shape.CHAIN else f"budget {self.budget}"
+        return f"block {self.block}, {what}"
+
     @property
     def positions(self) -> int:
         """Drafted positions."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from scipy import optimize
 
+from hwmodels.catalog import Accuracy
 from hwmodels.errors import HardwareError
 from sim import ddtree
 from sim.acceptance import (
@@ -46,7 +49,7 @@ def _hazards(setup: Setup, mean_length: float | None) -> tuple[float, ...]:
     given, cap = scenario.acceptance, scenario.max_acceptance_length
     target = mean_length if mean_length is not None else given.asked_mean
     if given.quality is not None:
-        return tree_hazards(drafter_quality(setup, target), scenario.drafted)[: cap - 1]
+        return tree_model(drafter_quality(setup, target), scenario.drafted).hazards
     if target is not None:
         return (solve_constant_hazard(target, cap, given.request_sd),) * (cap - 1)
     if given.rates is not None:
@@ -69,18 +72,25 @@ def drafter_quality(setup: Setup, mean_length: float | None) -> DrafterQuality:
         raise HardwareError(
             setup.drafter.name, "no accuracy is known for it: give mean_length, hazard or rates"
         )
-    quality = DrafterQuality(
+    quality = quality_of(known)
+    if given.off_spine is not None:
+        quality = replace(quality, off_spine=given.off_spine)
+    if mean_length is None:
+        return quality
+    return _shifted_to(quality, mean_length, scenario.asked_at, scenario.acceptance.request_sd)
+
+
+def quality_of(known: Accuracy) -> DrafterQuality:
+    """The accuracy of a catalog entry as a model."""
+    return DrafterQuality(
         top1_logit=known.top1_logit or 0.0,
         depth_slope=known.depth_slope,
         step_sd=known.step_sd,
         easy_share=known.easy_share,
-        off_spine=known.off_spine if given.off_spine is None else given.off_spine,
+        off_spine=known.off_spine,
         stated_slope=known.stated_slope,
         top1=hazards_from_rates(known.rates) if known.rates else (),
     )
-    if mean_length is None:
-        return quality
-    return _shifted_to(quality, mean_length, scenario.asked_at, scenario.acceptance.request_sd)
 
 
 class Required(NamedTuple):
@@ -110,6 +120,7 @@ def required_accuracy(setup: Setup) -> list[Required]:
     return found
 
 
+@cache
 def _shifted_to(
     quality: DrafterQuality, mean_length: float, spec: TreeSpec, request_sd: float
 ) -> DrafterQuality:
@@ -128,22 +139,20 @@ def _shifted_to(
     nearest = min((low, high), key=lambda shift: abs(excess(shift)))
     if abs(excess(nearest)) > REACHED:
         ends = " to ".join(f"{mean_length + excess(shift):.2f}" for shift in (low, high))
-        block, budget, _ = spec
-        problem = (
-            f"{mean_length:g} tokens a step cannot be landed at block {block}, budget {budget}: only {ends}"
-        )
+        problem = f"{mean_length:g} tokens a step cannot be landed with {spec}: only {ends}"
         raise ScenarioError("acceptance.quality", 0, "mean_length", problem)
     return quality.shifted(nearest)
 
 
 def landed(quality: DrafterQuality, spec: TreeSpec, request_sd: float) -> float:
     """E[L] of the tree of *spec*, over requests and the difficulty of steps."""
-    return AcceptanceModel(tree_hazards(quality, spec), request_sd).mean_length()
+    return tree_model(quality, spec, request_sd).mean_length()
 
 
-def tree_hazards(quality: DrafterQuality, spec: TreeSpec) -> tuple[float, ...]:
-    """Hazards of the tree of *spec*, one per position of its block."""
-    return hazards_from_rates(tuple(quality.survival(spec).tolist()))
+def tree_model(quality: DrafterQuality, spec: TreeSpec, request_sd: float = 0.0) -> AcceptanceModel:
+    """What the tree of *spec* lands where steps do not depend on one another."""
+    hazards = hazards_from_rates(tuple(quality.survival(spec).tolist()))
+    return AcceptanceModel(hazards[: spec.cap - 1], request_sd)
 
 
 def heap_operations(setup: Setup) -> int:

@@ -222,6 +222,9 @@ def drafting_notes(setup: Setup) -> list[str]:
         found.append(
             f"{setup.drafter.name} was trained at block {trained}; at block {block} it may gain nothing."
         )
+    if setup.drafter.targets and setup.model.name not in setup.drafter.targets:
+        trained_for = ", ".join(setup.drafter.targets)
+        found.append(f"{setup.drafter.name} was trained for {trained_for}, not for {setup.model.name}.")
     if setup.drafter.hypothetical:
         found.append(f"Hypothesis: {setup.drafter.title}.")
     return found

@@ -30,12 +30,12 @@ from hwmodels.documents import (
 )
 from hwmodels.work import DType
 from sim import shipped
-from sim.choices import Shape
+from sim.choices import Counts, Shape
 from sim.ddtree import TreeSpec
 from sim.errors import ScenarioError
 
 KINDS = ("length", "rates", "hazard", "mean_length", "quality", "trace")
-ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range"})
+ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range", "counts"})
 """In a file that extends another, one of these replaces all that the other has."""
 VARIATION = ("request_sd", "step_correlation", "decay_per_1k_context")
 OWN_KEYS = frozenset({"question", "anchor", "assumptions"})
@@ -113,6 +113,8 @@ class Acceptance(Strict):
     """Let it follow from the tree and the drafter's accuracy; answers to block and budget."""
     trace: str | None = None
     """A file of observed lengths (CSV or JSON lines), drawn request by request."""
+    counts: Counts | None = None
+    """What the trace counts, where its file does not say: with-target or drafted-only."""
     mean_length_range: tuple[float, float] | None = None
     """What is not known about the mean: the report shows both ends."""
     request_sd: float = Field(default=0.0, ge=0, le=5)
@@ -131,10 +133,10 @@ class Acceptance(Strict):
         if self.mean_length_range is not None:
             self._check_range(self.mean_length_range)
         for name in ("length", "trace"):
-            if getattr(self, name) is not None and any(getattr(self, key) for key in VARIATION):
-                raise ValueError(
-                    f"{name} has its own variation: take away {', '.join(VARIATION)} (null if inherited)"
-                )
+            varied = [key for key in VARIATION if getattr(self, key)]
+            if getattr(self, name) is not None and varied:
+                away = ", ".join(varied)
+                raise ValueError(f"{name} has its own variation: take away {away} (null where inherited)")
         for name, values in (("rates", self.rates), ("hazard", self.hazard_vector)):
             if values is not None and not all(0 <= value <= 1 for value in values):
                 raise ValueError(f"{name} must lie in [0, 1], got {list(values)}")
@@ -251,12 +253,11 @@ class Scenario(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        block, budget, _ = self.asked_at
-        cap = min(block, budget + 1)
-        asked = self._asked_length()
-        if asked > cap + 1e-9 and not self.is_plain:
-            why = f"block {block}, budget {budget}"
-            raise ValueError(f"acceptance asks for {asked:g} tokens per step, but {why} allow at most {cap}")
+        asked, at = self._asked_length(), self.asked_at
+        if asked > at.cap + 1e-9 and not self.is_plain:
+            raise ValueError(
+                f"acceptance asks for {asked:g} tokens per step, but {at} allow at most {at.cap}"
+            )
         positions = len(self.acceptance.rates or self.acceptance.hazard_vector or ())
         constant = isinstance(self.acceptance.hazard, float)
         if positions and not constant and not self.is_plain and positions != self.drafter.block - 1:

@@ -92,11 +92,10 @@ def _trace(scenario: Scenario) -> Trace | None:
     path = scenario.acceptance.trace
     if path is None or scenario.is_plain:
         return None
-    trace = traces.read(Path(path))
+    trace = traces.read(Path(path), scenario.acceptance.counts)
     longest = max(max(lengths) for lengths in trace.requests)
-    block, budget, _ = scenario.drafted
     if longest > scenario.max_acceptance_length:
-        problem = f"has a length of {longest}, but block {block}, budget {budget} allow at most"
+        problem = f"has a length of {longest}, but {scenario.drafted} allow at most"
         raise ScenarioError(path, 0, "acceptance.trace", f"{problem} {scenario.max_acceptance_length}")
     return trace
 

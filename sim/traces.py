@@ -271,7 +271,8 @@ def _number_of(things: list[str], what: str) -> str:
 
 
 def _option(counts: Counts) -> str:
-    return f"--counts {counts.value}"
+    """As the command line has it, and a scenario."""
+    return f"--counts {counts.value} (acceptance.counts: {counts.value})"
 
 
 def _wanted() -> str:

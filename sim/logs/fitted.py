@@ -106,7 +106,7 @@ class Fit:
     def _variation(self) -> list[str]:
         """Both parameters, zeros too: a scenario that extends another would inherit what is left out."""
         if isinstance(self.observed.data, Windows):
-            return ["# request_sd and step_correlation are not in such a log."]
+            return ["# request_sd and step_correlation are not in such a log: what is inherited stays."]
         assert self.model is not None
         return [
             f"request_sd: {_number(self.model.request_sd)}",
@@ -128,8 +128,13 @@ class Fit:
         """The other way: the log itself as acceptance; None where it has no single steps."""
         if isinstance(self.observed.data, Windows):
             return None
-        path = str(self.observed.path)
-        return f"acceptance: {{trace: {path if PLAIN_NAME.fullmatch(path) else json.dumps(path)}}}"
+        path = str(self.observed.path.resolve())
+        keys = {"trace": path if PLAIN_NAME.fullmatch(path) else json.dumps(path)}
+        if self.observed.counts is not None:
+            keys["counts"] = self.observed.counts.value
+        # What is inherited would vary it a second time.
+        keys |= dict.fromkeys(("request_sd", "step_correlation"), "null")
+        return f"acceptance: {{{', '.join(f'{key}: {value}' for key, value in keys.items())}}}"
 
 
 def _listed(values: Iterable[float]) -> str:

@@ -59,6 +59,8 @@ class Observed:
     data: Trace | Windows
     drafts: int | None
     """Tokens that a step drafts (k); None where neither log nor user say."""
+    counts: Counts | None
+    """What its lengths count, where the user said so."""
     used: int
     """Lines that were used; of plain lengths, steps."""
     ignored: int

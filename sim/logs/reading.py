@@ -62,7 +62,7 @@ def read(path: Path, options: Options | None = None) -> Observed:
     _refuse(path, engine, "--counts", options.counts is not None)
     _refuse(path, engine, "--definition", options.definition is not None and engine is not Engine.SGLANG)
     data, found, drafts, used = FORMATS[engine].read(path, lines[engine], options)
-    return Observed(path, engine, found, data, drafts, used, filled - used)
+    return Observed(path, engine, found, data, drafts, None, used, filled - used)
 
 
 def _engine_lines(path: Path) -> tuple[dict[Engine, list[Line]], int]:
@@ -98,7 +98,9 @@ def _plain(path: Path, options: Options) -> Observed:
             str(path), 0, f"a length of {longest}, but --drafts {options.drafts} allows at most {allowed}"
         )
     steps = sum(map(len, trace.requests))
-    return Observed(path, Engine.PLAIN, _meaning(trace, options), trace, options.drafts, steps, 0)
+    return Observed(
+        path, Engine.PLAIN, _meaning(trace, options), trace, options.drafts, options.counts, steps, 0
+    )
 
 
 def _meaning(trace: Trace, options: Options) -> tuple[str, ...]:

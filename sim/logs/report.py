@@ -32,12 +32,24 @@ def lines(fit: Fit, checks: Checks, accuracy: FittedAccuracy | None = None) -> l
     yaml = fit.as_yaml().splitlines()
     if fit.trace_yaml is not None:
         yaml.append(f"or, step by step as in the log:  {fit.trace_yaml}")
-    if accuracy is not None:
-        means = ", ".join(f"{named(spec)}: {mean:.2f}" for spec, mean in accuracy.mean_lengths)
-        yaml += ["", *render([Text(f"The same drafter at block {accuracy.tree.block} would land {means}.")])]
-        yaml += ["For the drafter's file; any tree then follows, with acceptance: {quality: {}}:"]
+    if accuracy is not None and fit.model is not None:
+        yaml += ["", *render([Text(line) for line in _accuracy_lines(fit, accuracy)])]
+        varied = f"request_sd: {fit.model.request_sd:.4f}, step_correlation: {fit.model.step_correlation:.4f}"
+        yaml += [f"For the drafter's file; any tree follows with acceptance: {{quality: {{}}, {varied}}}:"]
         yaml += accuracy.as_yaml().splitlines()
     return render(parts) + yaml
+
+
+def _accuracy_lines(fit: Fit, accuracy: FittedAccuracy) -> list[str]:
+    """How well the accuracy explains the log, and what it says of other trees."""
+    means = ", ".join(f"{mean:.2f} {named(spec)}" for spec, mean in accuracy.mean_lengths)
+    return [
+        f"Accuracy of the drafter, from {accuracy.tree}: it lands {accuracy.landed:.2f} tokens, the log"
+        f" {fit.mean_length.value:.2f}; shares of a length differ by up to {100 * accuracy.worst:.1f} points."
+        " Its parameters have no intervals: several sets explain a log alike.",
+        f"At block {accuracy.tree.block} it would land {means};"
+        f" off the first choices a chance keeps {accuracy.quality.off_spine:g}, which is given, not fitted.",
+    ]
 
 
 def _headline(fit: Fit) -> list[str]:
@@ -123,6 +135,11 @@ def _verdict(check: Check) -> str:
 
 def _notes(fit: Fit, checks: Checks) -> list[str]:
     notes = list(fit.notes)
+    if isinstance(fit.observed.data, Windows) and any(not check.inside for check in checks.checks):
+        notes.append(
+            "OUTSIDE: windows differ by more than luck, so requests or times differ. A run without request_sd"
+            " then shows too narrow an interval; single steps by request would say how large it is."
+        )
     if checks.histogram_p is not None:
         why = "" if fit.hazard is not None else "; near 1, for each length is fitted"
         notes.append(

@@ -32,7 +32,7 @@ MAX_COLUMNS = 12
 MAX_ROWS = 64
 MAX_NAMED = 8
 """Cells, errors or components listed before the rest is counted."""
-SHAPE_KEYS = frozenset({"tree.budget", "drafter.block", "tree", "drafter"})
+SHAPE_KEYS = frozenset({"tree.budget", "tree.shape", "drafter.block", "tree", "drafter"})
 """Keys that change what a step can accept."""
 SMALL_MS = 0.05
 """Changes of a component below this are not worth a word."""
@@ -213,7 +213,7 @@ def notes(result: SweepResult) -> list[str]:
     if _mean_everywhere(setup.scenario.acceptance) and _changed(result) & SHAPE_KEYS:
         found.append(
             "Every cell is given the same mean acceptance length, so a smaller tree loses no tokens here: to"
-            " compare budgets or blocks, set acceptance.quality with the block and budget of its mean_length."
+            " compare trees, say at which block, budget and shape acceptance.quality has its mean_length."
         )
     elif setup.scenario.acceptance.quality is not None:
         found.append("Acceptance follows from the tree and from how often the drafter is right.")
@@ -227,7 +227,7 @@ def _mean_everywhere(acceptance: Acceptance) -> bool:
     quality = acceptance.quality
     if quality is None:
         return acceptance.mean_length is not None
-    return quality.mean_length is not None and (quality.block is None or quality.budget is None)
+    return quality.mean_length is not None and None in (quality.block, quality.budget, quality.shape)
 
 
 def _changed(result: SweepResult) -> set[str]:

@@ -63,8 +63,7 @@ def _figures(view: AcceptanceView) -> Iterator[tuple[str, Figure]]:
 
 
 def _what(view: AcceptanceView) -> str:
-    asked = view.setup.scenario
-    return f"{view.setup.drafter.name}, block {asked.drafter.block}, budget {asked.tree.budget}"
+    return f"{view.setup.drafter.name}, {view.setup.scenario.drafted}"
 
 
 def _colour(spine: bool) -> Any:

@@ -135,7 +135,9 @@ def how_to_ask(view: AcceptanceView) -> str:
         return (
             f"What the tree is worth is not known: the catalog has no accuracy of {view.setup.drafter.name}."
         )
-    keeping = f"{{quality: {{mean_length: {view.mean_length:.4g}}}}}"
+    block, budget, shape = view.setup.scenario.drafted
+    keys = f"mean_length: {view.mean_length:.4g}, block: {block}, budget: {budget}, shape: {shape.value}"
+    keeping = f"{{quality: {{{keys}}}}}"
     return (
         "For what the tree is worth: --set 'acceptance={quality: {}}', with the drafter as good as the"
         f" catalog says, or, to keep this mean, --set 'acceptance={keeping}'."

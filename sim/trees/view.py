@@ -18,7 +18,7 @@ from hwmodels.catalog import Drafter
 from sim import ddtree, scenario
 from sim.acceptance import AcceptanceModel, hazards_from_rates
 from sim.ddtree import DraftTree, Node, TreeSpec
-from sim.drafting import acceptance_model, drafter_quality
+from sim.drafting import acceptance_model, drafter_quality, landed
 from sim.errors import ScenarioError
 from sim.quality import Array, DrafterQuality, path_chances
 from sim.scenario import KINDS, MAX_BLOCK
@@ -171,7 +171,7 @@ def _tree_view(setup: Setup) -> TreeView:
         next_nodes=_next_nodes(setup, quality),
         blocks=tuple(_at_block(setup, quality, block) for block in _blocks(setup, known)),
         curves=tuple(_curve(setup, quality, block) for block in _curve_blocks(setup)),
-        asked_length=_mean_length(setup, quality.survival(asked.asked_at)),
+        asked_length=landed(quality, asked.asked_at, asked.acceptance.request_sd),
         known_block=known,
     )
 
@@ -220,7 +220,7 @@ def _next_nodes(setup: Setup, quality: DrafterQuality) -> tuple[float, ...]:
 
 def _at_block(setup: Setup, quality: DrafterQuality, block: int) -> AtBlock:
     spec: TreeSpec = setup.scenario.drafted._replace(block=block)
-    return AtBlock(block, _mean_length(setup, quality.survival(spec)), spec.cap)
+    return AtBlock(block, landed(quality, spec, setup.scenario.acceptance.request_sd), spec.cap)
 
 
 def _curve(setup: Setup, quality: DrafterQuality, block: int) -> Curve:

@@ -15,7 +15,7 @@ from sim import cli
 from sim.acceptance import AcceptanceModel
 from sim.choices import Shape
 from sim.ddtree import TreeSpec
-from sim.drafting import tree_hazards
+from sim.drafting import tree_model
 from sim.quality import DrafterQuality
 
 ROOT = Path(__file__).parents[2]
@@ -219,7 +219,7 @@ def test_a_log_of_trees_gives_the_drafters_accuracy(
 ) -> None:
     """What it then says of another budget is what the same drafter lands there."""
     truth, tree = DrafterQuality(2.5, 0.7, 0.8, 0.03, 0.3), TreeSpec(8, 16)
-    model, generator = AcceptanceModel(tree_hazards(truth, tree)), np.random.default_rng(5)
+    model, generator = tree_model(truth, tree), np.random.default_rng(5)
     path = tmp_path / "lengths.jsonl"
     path.write_text("".join(f"{model.draw(generator, 300).tolist()}\n" for _ in range(300)))
     _, text, _ = run(monkeypatch, capsys, str(path), "--budget", "16", "--json", "--bootstrap", "100")
@@ -229,9 +229,7 @@ def test_a_log_of_trees_gives_the_drafters_accuracy(
         other = TreeSpec(predicted["block"], predicted["budget"], Shape(predicted["shape"]))
         assert predicted["mean_length"] == pytest.approx(1 + truth.survival(other).sum(), rel=0.04)
     drafter = tmp_path / "mine.yaml"
-    drafter.write_text(
-        "extends: kimi_dflash\n" + found["yaml"].replace("accuracy:", "accuracy:\n  rates: null")
-    )
+    drafter.write_text("extends: kimi_dflash\n" + found["yaml"])
     known = catalog.drafter(str(drafter)).accuracy
     assert known is not None
     assert known.top1_logit == pytest.approx(found["quality"]["top1_logit"], abs=1e-4)
@@ -247,7 +245,18 @@ def test_a_chains_rates_are_its_accuracy(
     assert np.cumprod(found["quality"]["top1"]) == pytest.approx([0.8, 0.64, 0.5])
     assert (found["predicted"][0]["shape"], found["predicted"][0]["budget"]) == ("chain", 3)
     assert found["predicted"][0]["mean_length"] == pytest.approx(2.94)
-    assert "would land a chain: 2.94, budget 4:" in run(monkeypatch, capsys, *asked)[1]
+    assert "would land 2.94 as a chain," in run(monkeypatch, capsys, *asked)[1]
+
+
+def test_the_chain_of_a_log_lands_what_the_log_landed(
+    steps: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Requests vary in it, and may not vary twice."""
+    text = run(monkeypatch, capsys, str(steps), "--budget", "7", "--shape", "chain", "--json")[1]
+    found = json.loads(text)
+    assert found["request_sd"]["value"] > 0.2
+    predicted = found["accuracy"]["predicted"][0]["mean_length"]
+    assert predicted == pytest.approx(found["mean_length"]["value"], abs=2e-3)
 
 
 def test_a_tree_that_cannot_land_what_was_seen_is_refused(

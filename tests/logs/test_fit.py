@@ -35,11 +35,11 @@ request_lists = st.lists(st.lists(st.integers(1, 8), min_size=1, max_size=30), m
 
 
 def of_trace(trace: Trace, settings: Settings = QUICK, drafts: int | None = 7) -> Fit:
-    return fit(Observed(Path("log.csv"), Engine.PLAIN, (), trace, drafts, 1, 0), settings)
+    return fit(Observed(Path("log.csv"), Engine.PLAIN, (), trace, drafts, None, 1, 0), settings)
 
 
 def of_windows(windows: Windows, settings: Settings = QUICK, drafts: int | None = 7) -> Fit:
-    return fit(Observed(Path("log.txt"), Engine.VLLM, (), windows, drafts, 1, 0), settings)
+    return fit(Observed(Path("log.txt"), Engine.VLLM, (), windows, drafts, None, 1, 0), settings)
 
 
 def drawn(model: AcceptanceModel, requests: int, steps: int, seed: int) -> Trace:
