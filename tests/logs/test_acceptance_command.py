@@ -232,7 +232,7 @@ def test_a_log_of_trees_gives_the_drafters_accuracy(
     drafter.write_text("extends: kimi_dflash\n" + found["yaml"])
     known = catalog.drafter(str(drafter)).accuracy
     assert known is not None
-    assert known.top1_logit == pytest.approx(found["quality"]["top1_logit"], abs=1e-4)
+    assert known.top1_logit == pytest.approx(found["quality"]["top1_logit"], abs=1e-3)
 
 
 def test_a_chains_rates_are_its_accuracy(

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from sim import files
 from sim.acceptance import AcceptanceModel, hazards_from_rates, solve_constant_hazard
+from sim.choices import Counts
 from sim.drafting import acceptance_model
 from sim.logs import checks, report
 from sim.logs.checks import Checks, check, simulate
 from sim.logs.fit import fit
 from sim.logs.fitted import Fit, Quoted, Settings
 from sim.logs.intervals import Column, Scale, together
-from sim.logs.observed import Engine, Observed, Windows
+from sim.logs.observed import Engine, Observed, Options, Windows
+from sim.logs.reading import read as read_log
 from sim.scenario import load
 from sim.setup import resolve
 from sim.traces import Trace
@@ -397,4 +399,21 @@ def test_the_yaml_says_where_it_comes_from() -> None:
     lines = found.as_yaml().splitlines()
     assert lines[:2] == ["acceptance:", "  # Fitted to log.csv (plain lengths), 1,800 steps of 60 requests."]
     assert "Needs drafter.block: 8, and tree.budget: 7 or more" in lines[2]
-    assert found.trace_yaml == "acceptance: {trace: log.csv}"
+
+
+@pytest.mark.parametrize("counts", [None, *Counts])
+def test_the_line_for_a_trace_loads_from_any_folder_into_a_scenario_that_varies(
+    tmp_path: Path, counts: Counts | None
+) -> None:
+    log, mine = tmp_path / "lengths of mine.csv", tmp_path / "elsewhere" / "mine.yaml"
+    log.write_text("request,length\n" + "".join(f"{i % 9},{1 + i % 7}\n" for i in range(90)))
+    found = fit(read_log(log, Options(counts=counts)))
+    mine.parent.mkdir()
+    mine.write_text(f"question: What does my own log give?\nextends: b300_now\n{found.trace_yaml}\n")
+    model = acceptance_model(resolve(load(mine)))
+    assert model.mean_length() == pytest.approx(np.mean([n for r in trace_of(found) for n in r]))
+
+
+def trace_of(found: Fit) -> tuple[tuple[int, ...], ...]:
+    assert isinstance(found.observed.data, Trace)
+    return found.observed.data.requests

@@ -365,7 +365,10 @@ def test_the_table_says_what_the_view_says() -> None:
         ((STRONG, STRONG_TREE), "Trained for block 16; beyond, the curve over depth is extrapolated."),
         (("acceptance={mean_length: 4.4, mean_length_range: [4, 5]}",), "does not know the mean: 4 to 5."),
         (("acceptance={hazard: 0.8, decay_per_1k_context: 0.1}",), "fall by 0.1 per 1,000 tokens decoded"),
-        (("acceptance={mean_length: 4.4}",), "'acceptance={quality: {mean_length: 4.4}}'"),
+        (
+            ("acceptance={mean_length: 4.4}",),
+            "quality: {mean_length: 4.4, block: 8, budget: 8, shape: ddtree}",
+        ),
         ((KIMI_TREE,), "one node may add more than the one before it"),
     ],
 )

@@ -266,5 +266,5 @@ def test_a_mean_that_every_cell_is_given_is_warned_of(
 ) -> None:
     plan = plan_of(option, acceptance=acceptance)
     text = told(result_with(plan, {cell.index: [900.0] * 5 for cell in plan.cells}))
-    assert ("set acceptance.quality" in text) is warned
+    assert ("to compare trees, say at which block" in text) is warned
     assert ("Acceptance is what the scenario says" in text) is not warned
