@@ -85,6 +85,7 @@ def test_a_sweep_of_one_cell_is_a_run(
         "format_version",
         "question",
         "acceptance_range",
+        "required_accuracy",
         "launch",
         "anchor",
         "assumptions",
