@@ -129,6 +129,8 @@ class Acceptance(Strict):
         given = [kind for kind in KINDS if getattr(self, kind) is not None]
         if len(given) != 1:
             have = " and ".join(given) or "none"
+            if not given and self.mean_length_range is not None:
+                have += " (beside mean_length_range, which replaces what is inherited: say its mean again)"
             raise ValueError(f"give exactly one of {', '.join(KINDS)}; got {have}")
         if self.mean_length_range is not None:
             self._check_range(self.mean_length_range)
@@ -258,18 +260,21 @@ class Scenario(Strict):
             raise ValueError(
                 f"acceptance asks for {asked:g} tokens per step, but {at} allow at most {at.cap}"
             )
-        positions = len(self.acceptance.rates or self.acceptance.hazard_vector or ())
-        constant = isinstance(self.acceptance.hazard, float)
-        if positions and not constant and not self.is_plain and positions != self.drafter.block - 1:
-            raise ValueError(
-                f"acceptance has {positions} positions for a block of {self.drafter.block}"
-                f" (needs {self.drafter.block - 1})"
-            )
+        self._check_positions()
         if self.load.concurrency > 1 and not self.is_plain:
             raise ValueError("load.concurrency above 1 is modelled for plain decoding only (tree.budget: 0)")
         if self.gpus not in (1, 2, 4, 8):
             raise ValueError(f"gpus must be 1, 2, 4 or 8, got {self.gpus}")
         return self
+
+    def _check_positions(self) -> None:
+        """A vector has one entry for each drafted position."""
+        hazard = self.acceptance.hazard
+        vector = self.acceptance.rates if self.acceptance.rates is not None else hazard
+        needed = self.drafted.positions
+        if isinstance(vector, tuple) and not self.is_plain and len(vector) != needed:
+            found = f"acceptance has {len(vector)} positions for a block of {self.drafter.block}"
+            raise ValueError(f"{found} (needs {needed})")
 
     def _asked_length(self) -> float:
         given = self.acceptance

@@ -20,7 +20,13 @@ from sim import ddtree, scenario
 from sim.acceptance import Acceptance, AcceptanceModel, TraceModel
 from sim.choices import Shape
 from sim.ddtree import TreeSpec
-from sim.drafting import acceptance_model, drafter_quality, heap_operations, landed
+from sim.drafting import (
+    acceptance_model,
+    drafter_quality,
+    heap_operations,
+    landed,
+    required_accuracy,
+)
 from sim.errors import LogError, ScenarioError
 from sim.graph import IntArray
 from sim.quality import DrafterQuality
@@ -346,3 +352,49 @@ def test_one_key_of_a_quality_may_be_changed_and_a_quality_replaces_another() ->
     assert scenario_with(base, "acceptance.quality={}").acceptance.quality == Quality()
     other = scenario_with(base, "acceptance.hazard=0.5").acceptance
     assert (other.quality, other.hazard, other.mean_length_range) == (None, 0.5, None)
+
+
+@pytest.mark.parametrize("kind", ["rates", "hazard"])
+@pytest.mark.parametrize("vector", ["[]", "[0.5]"])
+def test_a_vector_of_the_wrong_length_is_refused_even_if_empty(kind: str, vector: str) -> None:
+    with pytest.raises(ScenarioError, match=r"positions for a block of 8 \(needs 7\)"):
+        scenario_with(f"acceptance={{{kind}: {vector}}}")
+
+
+def test_a_range_without_its_mean_is_told_why_it_is_not_enough() -> None:
+    with pytest.raises(ScenarioError, match="say its mean again"):
+        scenario_with("acceptance={mean_length_range: [3, 5]}")
+
+
+@pytest.mark.parametrize("mean", [3.0, 5.0])
+def test_a_quality_has_its_mean_over_requests_that_vary(mean: float) -> None:
+    text = (
+        f"acceptance={{quality: {{mean_length: {mean}, block: 8, budget: 8, off_spine: 1}}, request_sd: 1.5}}"
+    )
+    assert acceptance_model(full_setup(text)).mean_length() == pytest.approx(mean, abs=1e-3)
+
+
+def test_off_spine_0_is_not_the_catalogs() -> None:
+    """Two branches that go on: the tree of 32 has tokens behind other choices."""
+    means = [
+        acceptance_model(
+            full_setup("tree.budget=32", f"acceptance={{quality: {{off_spine: {k}}}}}")
+        ).mean_length()
+        for k in (0, 0.3, 1)
+    ]
+    assert means[0] < means[1] < means[2]
+
+
+def test_the_heap_serves_the_drafter_that_was_asked_for() -> None:
+    """A sure drafter's tree is a chain: its nodes at the last position push no child."""
+    counts = [
+        heap_operations(full_setup("tree.budget=32", f"acceptance={{quality: {{mean_length: {mean}}}}}"))
+        for mean in (1.5, 7.9)
+    ]
+    assert counts[0] != counts[1]
+
+
+def test_what_is_landed_is_told_for_the_tree_that_was_asked_about() -> None:
+    setup = full_setup("tree.budget=32", "acceptance={quality: {mean_length: 4.4, block: 8, budget: 8}}")
+    asked = next(required for required in required_accuracy(setup) if required.mean_length == 4.4)
+    assert asked.landed == pytest.approx(4.4, abs=1e-3)
