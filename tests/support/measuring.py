@@ -147,3 +147,42 @@ some_points = st.builds(
     sm_clock_mhz=st.none() | st.floats(1, 1e4),
 )
 some_files = st.lists(some_points, max_size=6, unique_by=lambda found: found.order)
+
+
+PLAN_TOKENS = (1, 2, 4, 8, 9, 16, 17, 33)
+PLAN_CONTEXTS = (1024, 4096, 16384)
+
+
+def bimodal(low_us: float, samples: int = 200) -> list[float]:
+    """Times that nobody would take for a kernel's: half of them *low_us*, half of them three times that."""
+    return [low_us, 3 * low_us] * (samples // 2)
+
+
+def kimi_points() -> list[Point]:
+    """What a decode step of Kimi asks for, at times that are plainly made up."""
+    found = [point(experts(tokens), bimodal(10 + tokens)) for tokens in PLAN_TOKENS]
+    for queries in PLAN_TOKENS:
+        found += [point(mla(queries, c), bimodal(5 + queries + c / 1000)) for c in PLAN_CONTEXTS]
+    for tokens in PLAN_TOKENS:
+        gate = cases.DenseGemm(tokens=tokens, n=384, k=7168, dtype=DType.BF16)
+        found.append(point(gate, bimodal(3 + tokens)))
+        found.append(point(cases.Norm(tokens=tokens, hidden=7168), bimodal(1 + tokens), Series.GRAPH))
+    found += [point(cases.TopK(rows=r, vocabulary=20480, k=8), bimodal(7), Series.WARM) for r in (1, 15)]
+    found += [point(cases.TreeAccept(tokens=n), bimodal(2), Series.WARM) for n in (1, 65)]
+    found += [point(cases.GraphLaunch(nodes=n), bimodal(n / 10), Series.WARM) for n in (1, 4000)]
+    return found
+
+
+def kimi_file(folder: Path, name: str = "emulated_gpu.jsonl") -> Path:
+    """A measured file in *folder*, made up and marked so."""
+    return write(folder / name, *kimi_points())
+
+
+def write_gpu(folder: Path, extends: str = "h200_sxm", measured: str = "emulated_gpu.jsonl") -> Path:
+    """A GPU in *folder* that names a measured file beside it."""
+    path = folder / "emulated_gpu.yaml"
+    text = (
+        f"extends: {extends}\nname: emulated_gpu\ntitle: A GPU with made up samples\nmeasured: {measured}\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    return path
