@@ -10,7 +10,12 @@ from pathlib import Path
 
 from hwmodels import catalog
 
-PRESENTATION = frozenset({"cli.py", "listing.py", "report.py", "sweeps/pictures.py", "sweeps/report.py"})
+PRESENTATION = frozenset(
+    {
+        *("cli.py", "listing.py", "report.py", "sweeps/pictures.py", "sweeps/report.py"),
+        *(f"hardware/{name}.py" for name in ("__init__", "comparison", "pictures", "report")),
+    }
+)
 """Sources that show numbers and make none: changing them leaves stored results valid."""
 LIBRARIES = ("numba", "numpy", "scipy", "simpy")
 """Libraries whose versions may change numbers in the last digit, or all of them."""

@@ -58,7 +58,7 @@ def write(result: SweepResult, folder: Path) -> list[str]:
     names = []
     with style.context(["default", STYLE]):
         for stem, figure in _figures(result):
-            names += [_saved(figure, folder / f"{stem}.{kind}") for kind in ("png", "svg")]
+            names += [save(figure, folder / f"{stem}.{kind}") for kind in ("png", "svg")]
     return names
 
 
@@ -72,7 +72,8 @@ def _figures(result: SweepResult) -> Iterator[tuple[str, Figure]]:
         yield f"curve_{axes[at].name}", curves(result, at, beside)
 
 
-def _saved(figure: Figure, path: Path) -> str:
+def save(figure: Figure, path: Path) -> str:
+    """Put *figure* at *path* (``.png`` or ``.svg``) in one move, always the same bytes; its name."""
     metadata = {"Date": None} if path.suffix == ".svg" else {"Software": "specdec-sim"}
     with files.replacing(path) as temporary, warnings.catch_warnings():
         # A script that the font lacks shows as boxes; the tables have the text.
