@@ -109,7 +109,12 @@ def compile_kernel(file: str, target: Target) -> Path:
     """
     if file not in kernel_files():
         raise BuildError(f"there is no kernel file {file}; there are {', '.join(kernel_files())}")
-    return _compile_for_gpu(file, target) if target.is_gpu else _compile_for_host(file, target)
+    return compile_source(KERNELS / f"{file}.cu", target)
+
+
+def compile_source(source: Path, target: Target) -> Path:
+    """``compile_kernel`` for any *source*."""
+    return _compile_for_gpu(source, target) if target.is_gpu else _compile_for_host(source, target)
 
 
 def module_image(file: str, target: Target) -> bytes:
@@ -132,23 +137,36 @@ def host_command(target: Target) -> list[str]:
     return [find_gxx(), "-std=c++17", "-O2", "-g1", "-fPIC", *warnings, *checks, *include]
 
 
-def _compile_for_gpu(file: str, target: Target) -> Path:
-    source = KERNELS / f"{file}.cu"
+def _compile_for_gpu(source: Path, target: Target) -> Path:
     command = [*gpu_command(), f"-arch={target.value}"]
 
     def make(out: Path) -> None:
         said = _run([*command, str(source), "-o", str(out)])
         _usage_file(out).write_text(said, encoding="utf-8")
 
-    return _make_once(f"{target.value}/{file}.cubin", [source, *_headers(KERNELS)], command, make)
+    return _make_once(f"{target.value}/{source.stem}.cubin", [source, *_headers(KERNELS)], command, make)
 
 
-def _compile_for_host(file: str, target: Target) -> Path:
-    source, command, shim = KERNELS / f"{file}.cu", host_command(target), _compile_shim(target)
+def _compile_for_host(source: Path, target: Target) -> Path:
+    command, shim = host_command(target), _compile_shim(target)
     inputs = [source, *_headers(KERNELS), *_headers(HOST), HOST / "host_shim.cpp"]
-    units = ["-shared", "-include", "host_shim.h", "-x", "c++", str(source), "-x", "none", str(shim), "-lpthread"]
+    units = [
+        "-shared",
+        "-include",
+        "host_shim.h",
+        "-x",
+        "c++",
+        str(source),
+        "-x",
+        "none",
+        str(shim),
+        "-lpthread",
+    ]
     return _make_once(
-        f"{target.value}/{file}.so", inputs, command, lambda out: _run([*command, *units, "-o", str(out)])
+        f"{target.value}/{source.stem}.so",
+        inputs,
+        command,
+        lambda out: _run([*command, *units, "-o", str(out)]),
     )
 
 
@@ -195,7 +213,9 @@ def _parse_usage(text: str) -> Usage:
         return sum(map(int, re.findall(pattern, text)))
 
     spilled = count(r"(\d+) bytes spill stores") + count(r"(\d+) bytes spill loads")
-    return Usage(text.split("'")[0], count(r"Used (\d+) registers"), spilled, count(r"(\d+) bytes smem"))
+    return Usage(
+        text.split("'", maxsplit=1)[0], count(r"Used (\d+) registers"), spilled, count(r"(\d+) bytes smem")
+    )
 
 
 # Stand-ins for libcuda
@@ -221,7 +241,9 @@ def build_emulated_driver() -> Path:
     def make(out: Path) -> None:
         out.mkdir()
         rest = out / "rest.c"
-        rest.write_text(libcuda.rest_source(_driver_calls(), source.read_text(encoding="utf-8")), encoding="utf-8")
+        rest.write_text(
+            libcuda.rest_source(_driver_calls(), source.read_text(encoding="utf-8")), encoding="utf-8"
+        )
         compiler = find_gxx()
         _run([compiler, "-x", "c", "-c", "-fPIC", "-w", "-fno-builtin", str(rest), "-o", str(out / "rest.o")])
         own = ["-std=c++17", "-Wall", "-Wextra", "-Werror", str(source), str(out / "rest.o")]
@@ -259,7 +281,16 @@ def build_pycuda_site() -> Path:
     def make(out: Path) -> None:
         wheels = out.parent / f"{out.name}.wheels"
         _build_pycuda_wheel(wheels)
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-compile"]
+        install = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-index",
+            "--no-deps",
+            "--no-compile",
+        ]
         _run([*install, "--target", str(out), *map(str, wheels.glob("*.whl"))], env=_pip_environment())
         shutil.rmtree(wheels)
 
@@ -298,7 +329,9 @@ def _pip_environment() -> dict[str, str]:
 
 def find_nvcc() -> str:
     """The CUDA compiler."""
-    return _find_tool("nvcc", "compiling kernels for a GPU", "install the CUDA toolkit and put its bin on PATH")
+    return _find_tool(
+        "nvcc", "compiling kernels for a GPU", "install the CUDA toolkit and put its bin on PATH"
+    )
 
 
 def find_gxx() -> str:
@@ -322,7 +355,9 @@ def cuda_root() -> Path:
     for folder in [*named, *beside, Path("/usr/local/cuda")]:
         if (folder / "include" / "cuda.h").exists():
             return folder
-    raise MissingToolError("cuda.h", "the host shim", "install the CUDA toolkit, or set CUDA_ROOT to its folder")
+    raise MissingToolError(
+        "cuda.h", "the host shim", "install the CUDA toolkit, or set CUDA_ROOT to its folder"
+    )
 
 
 @cache
@@ -389,7 +424,13 @@ def _hash(inputs: Sequence[Path], command: Sequence[str]) -> str:
 def _run(command: Sequence[str], stdin: str = "", env: dict[str, str] | None = None) -> str:
     """Both outputs of *command*."""
     done = subprocess.run(
-        command, input=stdin, env=env, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command,
+        input=stdin,
+        env=env,
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     if done.returncode:
         raise CommandError(command, done.stdout)

@@ -512,7 +512,9 @@ class TopK:
         merged = (np.int32(self.parts * self.k), np.int32(self.k), np.int32(self.first_id))
         arguments = ("best", *merged, "values", "ids")
         return (
-            Launch("top_k", "top_k_parts", (self.parts, self.rows, 1), (256, 1, 1), ("logits", *sizes, "best")),
+            Launch(
+                "top_k", "top_k_parts", (self.parts, self.rows, 1), (256, 1, 1), ("logits", *sizes, "best")
+            ),
             Launch("top_k", "top_k_merge", (self.rows, 1, 1), (WARP, 1, 1), arguments),
         )
 
