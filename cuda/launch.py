@@ -22,6 +22,8 @@ AnyArray = NDArray[Any]
 Arrays = Mapping[str, AnyArray]
 """The memory of an operation, by name of the buffer."""
 Size = tuple[int, int, int]
+Argument = str | np.generic[Any]
+"""The name of a buffer, or a scalar."""
 
 SMALLEST_SHARED_LIMIT = 99 * 1024
 """Bytes of shared memory that a block may ask for on sm_120; the other targets have 227 KB."""
@@ -51,7 +53,8 @@ class Element(Enum):
     @property
     def dtype(self) -> np.dtype[Any]:
         """numpy's type; bf16 and e4m3 travel as their bits."""
-        return np.dtype(self.value[0])
+        kind: type[np.generic[Any]] = self.value[0]
+        return np.dtype(kind)
 
     @property
     def poison(self) -> int:
@@ -101,7 +104,7 @@ class Launch(NamedTuple):
     entry: str
     grid: Size
     block: Size
-    arguments: tuple[str | np.generic[Any], ...]
+    arguments: tuple[Argument, ...]
     shared_bytes: int = 0
     """Dynamic shared memory."""
 
@@ -142,6 +145,14 @@ def _outputs(element: Element, **shapes_by_name: tuple[int, ...]) -> tuple[Buffe
     return tuple(Buffer(name, element, shape, Role.OUTPUT) for name, shape in shapes_by_name.items())
 
 
+def _arguments(*given: Argument) -> tuple[Argument, ...]:
+    return given
+
+
+def _int32(*values: int) -> tuple[np.int32, ...]:
+    return tuple(np.int32(value) for value in values)
+
+
 # Trees
 
 
@@ -176,9 +187,9 @@ class TreeBuild:
 
     def launches(self) -> tuple[Launch, ...]:
         """One warp a request."""
-        sizes = (np.int32(self.positions), np.int32(self.ranks), np.int32(self.budget))
+        sizes = _int32(self.positions, self.ranks, self.budget)
         outputs = ("parent", "depth", "token", "probability", "sees", "nodes")
-        arguments = ("marginals", "tokens", "root_token", *sizes, *outputs)
+        arguments = _arguments("marginals", "tokens", "root_token", *sizes, *outputs)
         return (Launch("ddtree", "build_tree", (self.requests, 1, 1), (WARP, 1, 1), arguments),)
 
 
@@ -206,9 +217,9 @@ class TreeAccept:
 
     def launches(self) -> tuple[Launch, ...]:
         """One warp a request."""
-        sizes = (np.int32(self.size), np.int32(mask_words(self.size)))
+        sizes = _int32(self.size, mask_words(self.size))
         tree = ("token", "parent", "depth", "sees", "nodes", "target")
-        arguments = (*tree, *sizes, "length", "accepted", "committed")
+        arguments = _arguments(*tree, *sizes, "length", "accepted", "committed")
         return (Launch("accept", "accept_tree", (self.requests, 1, 1), (WARP, 1, 1), arguments),)
 
 
@@ -289,7 +300,7 @@ class ExpertLayer:
         """A block for each tile of eight gate and eight up rows."""
         grid = (self.intermediate // 8, self.most_active, 1)
         routing = ("active", "expert", "offset", "token_of_slot")
-        arguments = ("gate_up", "x", *routing, np.int32(self.hidden), "gated")
+        arguments = _arguments("gate_up", "x", *routing, np.int32(self.hidden), "gated")
         return Launch("experts_w4a16", "experts_gate_up", grid, (EXPERT_WARPS * WARP, 1, 1), arguments)
 
     def down_launch(self) -> Launch:
@@ -297,13 +308,13 @@ class ExpertLayer:
         rows = EXPERT_TILE_ROWS * EXPERT_WARPS * EXPERT_DOWN_TILES
         grid = (self.hidden // rows, self.most_active, 1)
         routing = ("active", "expert", "offset", "own_slot", "slot_weight")
-        arguments = ("down", "gated", *routing, np.int32(self.intermediate), "parts")
+        arguments = _arguments("down", "gated", *routing, np.int32(self.intermediate), "parts")
         return Launch("experts_w4a16", "experts_down", grid, (EXPERT_WARPS * WARP, 1, 1), arguments)
 
     def combine_launch(self) -> Launch:
         """A thread for each eight values of a token."""
         vectors = self.hidden // 8
-        arguments = ("parts", "slot_of", np.int32(vectors), np.int32(self.top_k), "out")
+        arguments = _arguments("parts", "slot_of", *_int32(vectors, self.top_k), "out")
         grid = (ceil(vectors / 128), self.tokens, 1)
         return Launch("experts_w4a16", "experts_combine", grid, (128, 1, 1), arguments)
 
@@ -379,9 +390,9 @@ class TreeAttention:
 
     def attend_launch(self) -> Launch:
         """A block for each share of the keys, row tile and request."""
-        sizes = (self.tokens, self.heads, self.context, mask_words(self.tokens))
+        sizes = _int32(self.tokens, self.heads, self.context, mask_words(self.tokens))
         scale = np.float32(self.scale * self.cache_scale)
-        arguments = ("query", "cache", "sees", *map(np.int32, sizes), scale, "sums", "highest_and_total")
+        arguments = _arguments("query", "cache", "sees", *sizes, scale, "sums", "highest_and_total")
         entry = f"mla_attend_{self.cache.value}_rows{self.row_tile}"
         grid = (self.splits, ceil(self.rows / self.row_tile), self.requests)
         block = (ATTENTION_THREADS, 1, 1)
@@ -389,8 +400,8 @@ class TreeAttention:
 
     def join_launch(self) -> Launch:
         """A block for each row."""
-        sizes = (np.int32(self.rows), np.int32(self.splits), np.float32(self.cache_scale))
-        arguments = ("sums", "highest_and_total", *sizes, "out")
+        sizes = (*_int32(self.rows, self.splits), np.float32(self.cache_scale))
+        arguments = _arguments("sums", "highest_and_total", *sizes, "out")
         grid = (self.rows, self.requests, 1)
         return Launch("mla_tree_attention", "mla_join", grid, (shapes.LATENT // 4, 1, 1), arguments)
 
@@ -444,8 +455,8 @@ class Gemm:
 
     def launches(self) -> tuple[Launch, ...]:
         """One launch; the last block of a tile adds up."""
-        sizes = map(np.int32, (self.tokens, self.rows, self.columns))
-        arguments = ("x", "weight", *sizes, "parts", "counters", "out")
+        sizes = _int32(self.tokens, self.rows, self.columns)
+        arguments = _arguments("x", "weight", *sizes, "parts", "counters", "out")
         shared = GEMM_STAGES * (GEMM_ROWS + self.token_tile) * (GEMM_COLUMNS + 8) * 2
         entry = f"gemm_tokens{self.token_tile}"
         return (Launch("gemm_bf16", entry, self.grid, (128, 1, 1), arguments, shared),)
@@ -480,7 +491,7 @@ class Norm:
 
     def launches(self) -> tuple[Launch, ...]:
         """A block a token, 32 values a thread."""
-        arguments = ("x", "weight", np.float32(self.epsilon), "residual", "out")
+        arguments = _arguments("x", "weight", np.float32(self.epsilon), "residual", "out")
         return (Launch("norm", "add_rms_norm", (self.tokens, 1, 1), (self.hidden // 32, 1, 1), arguments),)
 
 
@@ -508,9 +519,8 @@ class TopK:
 
     def launches(self) -> tuple[Launch, ...]:
         """The parts of a row, and the best of them."""
-        sizes = (np.int32(self.vocabulary), np.int32(self.k))
-        merged = (np.int32(self.parts * self.k), np.int32(self.k), np.int32(self.first_id))
-        arguments = ("best", *merged, "values", "ids")
+        sizes = _int32(self.vocabulary, self.k)
+        arguments = _arguments("best", *_int32(self.parts * self.k, self.k, self.first_id), "values", "ids")
         return (
             Launch(
                 "top_k", "top_k_parts", (self.parts, self.rows, 1), (256, 1, 1), ("logits", *sizes, "best")
@@ -546,7 +556,7 @@ class AllReduceStandIn:
 
     def launches(self) -> tuple[Launch, ...]:
         """One launch."""
-        arguments = ("inputs", np.int32(self.ranks), np.int32(self.values // 8), "out")
+        arguments = _arguments("inputs", *_int32(self.ranks, self.values // 8), "out")
         block = (ALLREDUCE_THREADS, 1, 1)
         return (Launch("allreduce", "allreduce_standin", (self.blocks, 1, 1), block, arguments),)
 
@@ -598,9 +608,11 @@ class AllReduce:
 
     def launches(self) -> tuple[Launch, ...]:
         """One launch."""
-        sizes = (np.int32(self.rank), np.int32(self.ranks), np.uint32(self.epoch), np.int32(self.values // 8))
+        sizes = (*_int32(self.rank, self.ranks), np.uint32(self.epoch), np.int32(self.values // 8))
         slices = ("slices",) if self.shots is Shots.TWO else ()
-        arguments = ("inputs", *slices, "flags", *sizes, "out", "timed_out", np.uint64(self.limit_ns))
+        arguments = _arguments(
+            "inputs", *slices, "flags", *sizes, "out", "timed_out", np.uint64(self.limit_ns)
+        )
         block = (ALLREDUCE_THREADS, 1, 1)
         return (Launch("allreduce", f"allreduce_{self.shots.value}", (self.blocks, 1, 1), block, arguments),)
 
@@ -641,7 +653,7 @@ class Copy:
 
     def launches(self) -> tuple[Launch, ...]:
         """Four 16-byte loads under way in each thread."""
-        arguments = ("source", "copied", np.uint64(self.bytes // 16))
+        arguments = _arguments("source", "copied", np.uint64(self.bytes // 16))
         return (Launch("support", "copy", (self.blocks, 1, 1), (SWEEP_THREADS, 1, 1), arguments),)
 
 
@@ -660,7 +672,7 @@ class Fill:
 
     def launches(self) -> tuple[Launch, ...]:
         """One launch."""
-        arguments = ("filled", np.uint64(self.bytes // 16), np.uint32(self.word))
+        arguments = _arguments("filled", np.uint64(self.bytes // 16), np.uint32(self.word))
         return (Launch("support", "fill", (self.blocks, 1, 1), (SWEEP_THREADS, 1, 1), arguments),)
 
 
@@ -679,7 +691,7 @@ class Sweep:
 
     def launches(self) -> tuple[Launch, ...]:
         """One launch."""
-        arguments = ("swept", np.uint64(self.bytes // 16), "sums")
+        arguments = _arguments("swept", np.uint64(self.bytes // 16), "sums")
         return (Launch("support", "sweep", (self.blocks, 1, 1), (SWEEP_THREADS, 1, 1), arguments),)
 
 
@@ -702,7 +714,7 @@ class Hold:
 
     def launches(self) -> tuple[Launch, ...]:
         """One thread."""
-        arguments = ("go", "timed_out", np.uint64(self.limit_ns))
+        arguments = _arguments("go", "timed_out", np.uint64(self.limit_ns))
         return (Launch("support", "hold", (1, 1, 1), (1, 1, 1), arguments),)
 
 

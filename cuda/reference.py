@@ -206,7 +206,7 @@ def _random_units(rng: np.random.Generator, shape: tuple[int, ...], columns: int
 
 
 @singledispatch
-def make_inputs(operation: Operation, rng: np.random.Generator) -> Answers:
+def make_inputs(operation: Operation, rng: np.random.Generator) -> Answers:  # noqa: ARG001
     """Random arrays for every input and updated buffer of *operation*."""
     raise TypeError(f"no inputs are known for {operation}")
 
@@ -246,11 +246,12 @@ def _(operation: TreeAccept, rng: np.random.Generator) -> Answers:
 def _(operation: ExpertLayer, rng: np.random.Generator) -> Answers:
     gate_up = operation.unit_shape(2 * operation.intermediate, operation.hidden)
     down = operation.unit_shape(operation.hidden, operation.intermediate)
-    return {
+    arrays = {
         "gate_up": _random_units(rng, gate_up, operation.hidden),
         "down": _random_units(rng, down, operation.intermediate),
-        "x": to_bf16(rng.standard_normal((operation.tokens, operation.hidden))),
-    } | route(rng, operation)
+    }
+    x = to_bf16(rng.standard_normal((operation.tokens, operation.hidden)))
+    return {**arrays, "x": x, **route(rng, operation)}
 
 
 @make_inputs.register
@@ -268,7 +269,8 @@ def _random_cache(rng: np.random.Generator, cache: Cache, shape: tuple[int, ...]
     if cache is Cache.BF16:
         return to_bf16(rng.standard_normal(shape))
     # Up to 1.875: near the size of a normal variate, with all bits of the format in use.
-    return rng.integers(0, 64, shape, np.uint8) | rng.integers(0, 2, shape, np.uint8) << np.uint8(7)
+    bits: AnyArray = rng.integers(0, 64, shape, np.uint8) + rng.choice(np.array([0, 128], np.uint8), shape)
+    return bits
 
 
 def _random_parents(rng: np.random.Generator, nodes: int) -> IntArray:
@@ -307,7 +309,7 @@ def _(operation: Copy, rng: np.random.Generator) -> Answers:
 
 
 @make_inputs.register
-def _(operation: Fill, rng: np.random.Generator) -> Answers:  # noqa: ARG001 - nothing goes in
+def _(_: Fill, __: np.random.Generator) -> Answers:
     return {}
 
 
@@ -320,7 +322,7 @@ def make_rank_inputs(operation: AllReduce | AllReduceStandIn, rng: np.random.Gen
 
 
 @singledispatch
-def expect(operation: Operation, inputs: Arrays) -> Answers:
+def expect(operation: Operation, inputs: Arrays) -> Answers:  # noqa: ARG001
     """What the output and updated buffers of *operation* must hold; bf16 results as float64."""
     raise TypeError(f"no answer is known for {operation}")
 
@@ -398,7 +400,9 @@ def _walk(tree: Arrays) -> tuple[list[int], list[int]]:
     """Accepted nodes and committed tokens, from the root down."""
     count = int(tree["nodes"])
     children = {(int(tree["parent"][n]), int(tree["token"][n])): n for n in range(count - 1, 0, -1)}
-    at, path, tokens = 0, [], []
+    at = 0
+    path: list[int] = []
+    tokens: list[int] = []
     while True:
         tokens.append(int(tree["target"][at]))
         if (at, tokens[-1]) not in children:
@@ -424,7 +428,8 @@ def _(operation: ExpertLayer, inputs: Arrays) -> Answers:
 
 
 def _silu(x: FloatArray) -> FloatArray:
-    return x / (1 + np.exp(-x))
+    weight: FloatArray = 1 / (1 + np.exp(-x))
+    return x * weight
 
 
 @expect.register
@@ -447,11 +452,12 @@ def _attend(operation: TreeAttention, query: FloatArray, keys: FloatArray, sees:
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     latent = next(b for b in operation.buffers() if b.name == "out").shape[-1]
-    return np.einsum("thk,kw->thw", weights, keys[:, :latent])
+    out: FloatArray = np.einsum("thk,kw->thw", weights, keys[:, :latent])
+    return out
 
 
 @expect.register
-def _(operation: Gemm, inputs: Arrays) -> Answers:  # noqa: ARG001 - the arrays say all
+def _(_: Gemm, inputs: Arrays) -> Answers:
     return {"out": from_bf16(inputs["x"]) @ from_bf16(inputs["weight"]).T}
 
 
@@ -476,12 +482,12 @@ def _(operation: TopK, inputs: Arrays) -> Answers:
 
 
 @expect.register
-def _(operation: Copy, inputs: Arrays) -> Answers:  # noqa: ARG001 - the arrays say all
+def _(_: Copy, inputs: Arrays) -> Answers:
     return {"copied": inputs["source"]}
 
 
 @expect.register
-def _(operation: Fill, inputs: Arrays) -> Answers:  # noqa: ARG001 - nothing goes in
+def _(operation: Fill, _: Arrays) -> Answers:
     return {"filled": np.full(operation.bytes // 4, operation.word, np.uint32)}
 
 
@@ -495,7 +501,7 @@ def expect_sum(rank_inputs: BitArray) -> BitArray:
 
 # Comparison
 
-MOST_ERROR = {
+MOST_ERROR: dict[type, float] = {
     # Products are exact and sums f32: only results are rounded.
     Gemm: BF16_ERROR,
     Norm: BF16_ERROR,
@@ -525,12 +531,13 @@ def check(operation: Operation, inputs: Arrays, results: Arrays) -> None:
 def row_errors(answer: AnyArray, result: AnyArray) -> FloatArray:
     """Of each last-axis row: the norm of the difference over that of the *answer*; NaN is infinite."""
     difference = np.linalg.norm(result - answer, axis=-1)
-    errors = difference / np.maximum(np.linalg.norm(answer, axis=-1), np.finfo(np.float32).tiny)
-    return np.nan_to_num(errors, nan=np.inf)
+    size = np.maximum(np.linalg.norm(answer, axis=-1), np.finfo(np.float32).tiny)
+    errors: FloatArray = np.nan_to_num(difference / size, nan=np.inf)
+    return errors
 
 
 def _check_rows(operation: Operation, name: str, answer: AnyArray, result: AnyArray) -> None:
-    allowed = MOST_ERROR[type(operation)]  # type: ignore[index]
+    allowed = MOST_ERROR[type(operation)]
     errors = row_errors(answer, result)
     if errors.max() > allowed:
         row = np.unravel_index(int(errors.argmax()), errors.shape)

@@ -32,12 +32,12 @@ def host_tools() -> None:
 
 
 @pytest.fixture(scope="session")
-def gpu_tools(host_tools: None) -> None:
+def gpu_tools() -> None:
     needs("nvcc")
 
 
 @pytest.fixture(scope="session")
-def pycuda_site(host_tools: None) -> Path:
+def pycuda_site() -> Path:
     """The folder that has pycuda, built if asked for."""
     if os.environ.get(BUILDS):
         return build.build_pycuda_site()
