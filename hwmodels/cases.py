@@ -13,7 +13,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hwmodels.documents import Strict
-from hwmodels.work import CopyDirection, DType
+from hwmodels.work import (
+    CopyDirection,
+    DType,
+    Elementwise,
+    Gemm,
+    GpuWork,
+    GroupedExperts,
+    MlaAttention,
+    experts_touched,
+)
 
 
 class Op(StrEnum):
@@ -214,3 +223,20 @@ def order_of(case: AnyCase) -> OrderKey:
 def words(case: AnyCase) -> str:
     """*case* in one line: ``experts tokens=9 experts=384 ...``."""
     return " ".join([case.op.value, *(f"{name}={value}" for name, value in sizes(case).items())])
+
+
+def work_of(case: AnyCase) -> GpuWork | None:
+    """The work that *case* measures, where bytes and flops say what it needs."""
+    match case:
+        case Experts():
+            touched = experts_touched(case.tokens, case.experts, case.top_k)
+            return GroupedExperts(touched=touched, **case.model_dump(exclude={"op"}))
+        case Mla():
+            context, others = case.context_tokens, case.model_dump(exclude={"op", "context_tokens"})
+            return MlaAttention(context=context, run_tokens=max(1, context), **others)
+        case DenseGemm():
+            return Gemm(case.tokens, case.n, case.k, case.dtype)
+        case Norm():
+            return Elementwise(case.moved_bytes)
+        case _:
+            return None

@@ -65,7 +65,6 @@ class StopReason(Enum):
     TIMEOUT = "timeout"
     ENOUGH = "enough"
     """The most samples that a plan asks for."""
-    INTERRUPTED = "interrupted"
 
 
 class DiscardReason(Enum):
@@ -169,7 +168,7 @@ class Point(Strict):
     pass_medians_us: tuple[float, ...]
     """One for each time that the plan was gone through."""
     sm_clock_mhz: float | None = Field(default=None, gt=0)
-    """Median over the samples."""
+    """Median over the samples of the last pass."""
 
     @model_validator(mode="after")
     def _samples_are_times(self) -> Self:

@@ -21,7 +21,6 @@ from hwmodels.cost import CostModel, Machine
 from hwmodels.documents import did_you_mean
 from hwmodels.errors import DocumentError, HardwareError
 from hwmodels.measured import SUFFIX, MeasuredFile, Point, Series
-from hwmodels.work import Elementwise, Gemm, GroupedExperts, MlaAttention, Work, experts_touched
 
 RANKS = 8
 """The tensor parallelism that published tables are asked for; kernels depend on their sizes only."""
@@ -148,7 +147,7 @@ def _asked(tables: Published, file: MeasuredFile) -> _Readings:
     """What *tables* say of the points of *file*."""
     readings = _Readings({})
     for point in file.points:
-        work = work_of(point.case)
+        work = cases.work_of(point.case)
         if work is None:
             readings.silent[point.case.op.value] = "no published table"
             continue
@@ -160,23 +159,6 @@ def _asked(tables: Published, file: MeasuredFile) -> _Readings:
             us = found.seconds * 1e6
             readings.by_key[point.case, point.series] = Reading(us, us, us, found.spread, 0)
     return readings
-
-
-def work_of(case: AnyCase) -> Work | None:
-    """The work that *case* measures, where published tables are about it."""
-    match case:
-        case cases.Experts():
-            touched = experts_touched(case.tokens, case.experts, case.top_k)
-            return GroupedExperts(touched=touched, **case.model_dump(exclude={"op"}))
-        case cases.Mla():
-            context, others = case.context_tokens, case.model_dump(exclude={"op", "context_tokens"})
-            return MlaAttention(context=context, run_tokens=max(1, context), **others)
-        case cases.DenseGemm():
-            return Gemm(case.tokens, case.n, case.k, case.dtype)
-        case cases.Norm():
-            return Elementwise(case.moved_bytes)
-        case _:
-            return None
 
 
 def _compared(a: Side, b: Side, of_a: _Readings, of_b: _Readings) -> Comparison:

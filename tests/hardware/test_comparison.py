@@ -16,13 +16,13 @@ from measuring import experts, kimi_file, kimi_points, mla, point, some_cases, s
 from sweeps import sim_here
 
 from hwmodels import cases, catalog, measured
-from hwmodels.cases import AnyCase, Op, sizes
+from hwmodels.cases import AnyCase, Op, sizes, work_of
 from hwmodels.cost import CostModel
 from hwmodels.errors import DocumentError
 from hwmodels.measured import MeasuredFile, Point, Series
 from hwmodels.work import DType
 from sim.hardware import pictures, report
-from sim.hardware.comparison import Comparison, Published, compare, side, varying_sizes, work_of
+from sim.hardware.comparison import Comparison, Published, compare, side, varying_sizes
 
 
 def file_of(*points: Point, name: str = "made_up.jsonl") -> MeasuredFile:
