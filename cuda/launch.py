@@ -22,7 +22,7 @@ AnyArray = NDArray[Any]
 Arrays = Mapping[str, AnyArray]
 """The memory of an operation, by name of the buffer."""
 Size = tuple[int, int, int]
-Argument = str | np.generic[Any]
+Argument = str | np.int32 | np.uint32 | np.uint64 | np.float32
 """The name of a buffer, or a scalar."""
 
 SMALLEST_SHARED_LIMIT = 99 * 1024
@@ -53,7 +53,7 @@ class Element(Enum):
     @property
     def dtype(self) -> np.dtype[Any]:
         """numpy's type; bf16 and e4m3 travel as their bits."""
-        kind: type[np.generic[Any]] = self.value[0]
+        kind: type[np.number[Any]] = self.value[0]
         return np.dtype(kind)
 
     @property
@@ -400,8 +400,9 @@ class TreeAttention:
 
     def join_launch(self) -> Launch:
         """A block for each row."""
-        sizes = (*_int32(self.rows, self.splits), np.float32(self.cache_scale))
-        arguments = _arguments("sums", "highest_and_total", *sizes, "out")
+        sizes = _int32(self.rows, self.splits)
+        scale = np.float32(self.cache_scale)
+        arguments = _arguments("sums", "highest_and_total", *sizes, scale, "out")
         grid = (self.rows, self.requests, 1)
         return Launch("mla_tree_attention", "mla_join", grid, (shapes.LATENT // 4, 1, 1), arguments)
 
@@ -608,10 +609,14 @@ class AllReduce:
 
     def launches(self) -> tuple[Launch, ...]:
         """One launch."""
-        sizes = (*_int32(self.rank, self.ranks), np.uint32(self.epoch), np.int32(self.values // 8))
         slices = ("slices",) if self.shots is Shots.TWO else ()
         arguments = _arguments(
-            "inputs", *slices, "flags", *sizes, "out", "timed_out", np.uint64(self.limit_ns)
+            *("inputs", *slices, "flags"),
+            *_int32(self.rank, self.ranks),
+            np.uint32(self.epoch),
+            *_int32(self.values // 8),
+            *("out", "timed_out"),
+            np.uint64(self.limit_ns),
         )
         block = (ALLREDUCE_THREADS, 1, 1)
         return (Launch("allreduce", f"allreduce_{self.shots.value}", (self.blocks, 1, 1), block, arguments),)

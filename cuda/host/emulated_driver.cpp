@@ -1,9 +1,9 @@
 // A pretend libcuda.so.1, to test what drives a GPU on a machine without one: pycuda's calls work,
 // kernels run on the CPU through host_shim, and time is virtual and made up.
 //
-// Work is queued, as on a GPU, and runs when the program waits for something. Then every stream
-// has a thread of its own, so that kernels that wait for a peer or for the host really do. A module
-// image is the text HOST_SHIM:path. Every device is named EMULATED: no figure of a run counts.
+// Work is queued, as on a GPU: every stream has a thread of its own, so that kernels that wait for a
+// peer or for the host really do. A module image is the text HOST_SHIM:path. Every device is named
+// EMULATED: no figure of a run counts.
 //
 // Environment: EMULATED_DEVICES (1), EMULATED_CC (90), EMULATED_SCHEDULE (0, see host_shim.h),
 // EMULATED_THROTTLE_EVERY (0; every n-th kernel runs at half the clock).
@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -102,15 +103,63 @@ struct Graph {
   std::vector<Task> nodes;
 };
 
-struct Stream {
-  int device = 0;
-  std::deque<Task> queue;
+class Stream {
+ public:
+  explicit Stream(int device) : device(device), worker_([this] { work(); }) {}
+  ~Stream() {
+    push(nullptr);
+    worker_.join();
+  }
+
+  void push(Task task) {
+    std::lock_guard<std::mutex> hold(lock_);
+    queue_.push_back(std::move(task));
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock<std::mutex> hold(lock_);
+    changed_.wait(hold, [this] { return queue_.empty(); });
+  }
+  bool is_idle() {
+    std::lock_guard<std::mutex> hold(lock_);
+    return queue_.empty();
+  }
+
+  const int device;
   std::unique_ptr<Graph> capture;
+
+ private:
+  // A task leaves the queue when it is done. No task ends the thread.
+  void work() {
+    while (const Task task = next()) {
+      run(task);
+      std::lock_guard<std::mutex> hold(lock_);
+      queue_.pop_front();
+      changed_.notify_all();
+    }
+  }
+  Task next() {
+    std::unique_lock<std::mutex> hold(lock_);
+    changed_.wait(hold, [this] { return !queue_.empty(); });
+    return queue_.front();
+  }
+  static void run(const Task& task);
+
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::deque<Task> queue_;
+  std::thread worker_;
 };
 
+enum class Moment { FRESH, PENDING, PAST };
+
 struct Event {
-  std::atomic<bool> recorded{false};
+  std::atomic<Moment> moment{Moment::FRESH};
   double ns = 0;
+
+  void wait() const {
+    while (moment == Moment::PENDING) std::this_thread::yield();
+  }
 };
 
 using Entry = int (*)(const int*, size_t, const unsigned char*, int, int);
@@ -136,35 +185,34 @@ std::vector<Context*> context_stack;
 std::map<int, Context> primary_contexts;
 std::map<Pointer, size_t> allocations;  // of device memory
 std::set<Stream*> streams;
-Stream null_streams[MOST_DEVICES];
 std::atomic<int> failure{SUCCESS};      // sticks, as a GPU's does
 
 int current_device() { return context_stack.empty() ? 0 : context_stack.back()->device; }
-Stream& stream_of(void* handle) {
-  return handle ? *static_cast<Stream*>(handle) : null_streams[current_device()];
-}
 
 // ---- queues ----
 
-void run_queue(Stream* stream) {
-  for (; !stream->queue.empty(); stream->queue.pop_front())
-    if (const Result result = stream->queue.front()()) failure = result;
+void Stream::run(const Task& task) {
+  if (const Result result = task()) failure = result;
 }
 
-// Runs all that is queued, each stream in a thread of its own.
+// Until the current device has nothing left to do.
 int drain() {
-  std::vector<std::thread> threads;
   for (Stream* stream : streams)
-    if (!stream->queue.empty()) threads.emplace_back(run_queue, stream);
-  for (auto& thread : threads) thread.join();
+    if (stream->device == current_device()) stream->wait();
   return failure;
 }
 
-// The null stream waits for all others, and they for it.
+int wait_for(void* stream) {
+  if (!stream) return drain();
+  static_cast<Stream*>(stream)->wait();
+  return failure;
+}
+
+// The null stream waits for all others of its device, and they for it.
 int enqueue(void* handle, Task task) {
-  Stream& stream = stream_of(handle);
-  if (stream.capture) return stream.capture->nodes.push_back(std::move(task)), SUCCESS;
-  if (handle) return stream.queue.push_back(std::move(task)), failure.load();
+  auto* stream = static_cast<Stream*>(handle);
+  if (stream && stream->capture) return stream->capture->nodes.push_back(std::move(task)), SUCCESS;
+  if (stream) return stream->push(std::move(task)), failure.load();
   if (const int result = drain()) return result;
   if (const Result result = task()) failure = result;
   return failure;
@@ -392,7 +440,12 @@ int cuMemsetD32Async(Pointer at, unsigned value, size_t count, void* stream) {
 
 // ---- modules and launches ----
 
-int cuModuleLoadDataEx(void** module, const void* image, unsigned, void*, void*) {
+int cuModuleLoadDataEx(void** module, const void* image, unsigned options, const int* option, void** value) {
+  constexpr int ERROR_LOG_BUFFER = 5, ERROR_LOG_BYTES = 6;
+  for (unsigned i = 0; i < options; ++i) {
+    if (option[i] == ERROR_LOG_BUFFER) *static_cast<char*>(value[i]) = 0;
+    if (option[i] == ERROR_LOG_BYTES) value[i] = nullptr;
+  }
   const std::string mark = "HOST_SHIM:", text = static_cast<const char*>(image);
   if (text.compare(0, mark.size(), mark) != 0) return INVALID_IMAGE;
   void* library = dlopen(text.c_str() + mark.size(), RTLD_NOW | RTLD_LOCAL);
@@ -430,41 +483,40 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
 // ---- streams, events, graphs ----
 
 int cuStreamCreate(void** stream, unsigned) {
-  auto* created = new Stream;
-  created->device = current_device();
-  streams.insert(created);
-  return *stream = created, SUCCESS;
+  return *stream = *streams.insert(new Stream(current_device())).first, SUCCESS;
 }
 int cuStreamDestroy_v2(void* stream) {
-  drain();
   streams.erase(static_cast<Stream*>(stream));
   return delete static_cast<Stream*>(stream), SUCCESS;
 }
-int cuStreamSynchronize(void*) { return drain(); }
-int cuStreamQuery(void* stream) { return stream_of(stream).queue.empty() ? SUCCESS : NOT_READY; }
+int cuStreamSynchronize(void* stream) { return wait_for(stream); }
+int cuStreamQuery(void* stream) { return !stream || static_cast<Stream*>(stream)->is_idle() ? SUCCESS : NOT_READY; }
 int cuStreamWaitEvent(void* stream, void* event, unsigned) {
-  return enqueue(stream, [=] {
-    while (!static_cast<Event*>(event)->recorded) std::this_thread::yield();
-    return SUCCESS;
-  });
+  return enqueue(stream, [=] { return static_cast<Event*>(event)->wait(), SUCCESS; });
 }
 int cuEventCreate(void** event, unsigned) { return *event = new Event, SUCCESS; }
-int cuEventDestroy_v2(void* event) { return drain(), delete static_cast<Event*>(event), SUCCESS; }
+int cuEventDestroy_v2(void* event) {
+  static_cast<Event*>(event)->wait();
+  return delete static_cast<Event*>(event), SUCCESS;
+}
 int cuEventRecord(void* handle, void* stream) {
   auto* event = static_cast<Event*>(handle);
-  const int device = stream ? stream_of(stream).device : current_device();
-  event->recorded = false;
+  const int device = stream ? static_cast<Stream*>(stream)->device : current_device();
+  event->moment = Moment::PENDING;
   return enqueue(stream, [=] {
     event->ns = devices[device].ns();
-    event->recorded = true;
+    event->moment = Moment::PAST;
     return SUCCESS;
   });
 }
-int cuEventQuery(void* event) { return static_cast<Event*>(event)->recorded ? SUCCESS : NOT_READY; }
-int cuEventSynchronize(void*) { return drain(); }
+int cuEventQuery(void* event) {
+  return static_cast<Event*>(event)->moment == Moment::PENDING ? NOT_READY : SUCCESS;
+}
+int cuEventSynchronize(void* event) { return static_cast<Event*>(event)->wait(), failure.load(); }
 int cuEventElapsedTime(float* ms, void* begin, void* end) {
   const auto &from = *static_cast<Event*>(begin), &to = *static_cast<Event*>(end);
-  if (!from.recorded || !to.recorded) return NOT_READY;
+  if (from.moment == Moment::FRESH || to.moment == Moment::FRESH) return INVALID_HANDLE;
+  if (from.moment == Moment::PENDING || to.moment == Moment::PENDING) return NOT_READY;
   return *ms = static_cast<float>((to.ns - from.ns) * 1e-6), SUCCESS;
 }
 int cuEventElapsedTime_v2(float* ms, void* begin, void* end) { return cuEventElapsedTime(ms, begin, end); }
@@ -494,17 +546,20 @@ int cuGraphDestroy(void* graph) { return delete static_cast<Graph*>(graph), SUCC
 int cuGetErrorName(int error, const char** name) {
   static const std::map<int, const char*> known = {
       {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+      {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE"},
       {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
+      {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+      {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"},
+      {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
       {NOT_READY, "CUDA_ERROR_NOT_READY"},
       {PEER_ACCESS_ALREADY_ENABLED, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
+      {PEER_ACCESS_NOT_ENABLED, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED"},
       {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
+      {801, "CUDA_ERROR_NOT_SUPPORTED"},
   };
   const auto found = known.find(error);
-  return *name = found == known.end() ? "CUDA_ERROR" : found->second, SUCCESS;
+  return *name = found == known.end() ? "CUDA_ERROR_UNKNOWN" : found->second, SUCCESS;
 }
-int cuGetErrorString(int error, const char** text) {
-  static char message[64];
-  std::snprintf(message, sizeof message, "error %d of the emulated driver", error);
-  return *text = message, SUCCESS;
-}
+int cuGetErrorString(int error, const char** text) { return cuGetErrorName(error, text); }
 }
