@@ -447,12 +447,12 @@ def _(operation: TreeAttention, inputs: Arrays) -> Answers:
 def _attend(operation: TreeAttention, query: FloatArray, keys: FloatArray, sees: AnyArray) -> FloatArray:
     own = np.unpackbits(sees.view(np.uint8), axis=-1, bitorder="little")[:, : operation.tokens].astype(bool)
     visible = np.concatenate([np.ones((operation.tokens, operation.context), bool), own], axis=1)
-    scores = np.einsum("thw,kw->thk", query, keys) * operation.scale
+    scores = np.einsum("thw,kw->thk", query, keys, optimize=True) * operation.scale
     scores = np.where(visible[:, None], scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     latent = next(b for b in operation.buffers() if b.name == "out").shape[-1]
-    out: FloatArray = np.einsum("thk,kw->thw", weights, keys[:, :latent])
+    out: FloatArray = np.einsum("thk,kw->thw", weights, keys[:, :latent], optimize=True)
     return out
 
 

@@ -27,7 +27,8 @@ from hwmodels.work import CopyDirection
 
 CHECKED_EXPERTS = 16
 """Experts that the check of a large layer routes to: each takes numpy a tenth of a second."""
-EXPERT_WEIGHTS = ("gate_up", "down")
+WEIGHTS: dict[type, tuple[str, ...]] = {ExpertLayer: ("gate_up", "down"), launch.Gemm: ("weight",)}
+"""Inputs that do not depend on the number of tokens: shared by all sizes of it."""
 DRIVER = "driver"
 COPY_ENGINE = "copy engine"
 
@@ -240,7 +241,7 @@ class Repeated:
 
 
 class Rigs:
-    """Makes rigs on *gpu*, with *graph_copies* in a graph; layers of experts share their weights."""
+    """Makes rigs on *gpu*, with *graph_copies* in a graph; what differs in tokens shares its weights."""
 
     def __init__(self, gpu: Gpu, seed: int, graph_copies: int) -> None:
         self._gpu = gpu
@@ -268,35 +269,42 @@ class Rigs:
                 return EmptyGraph(gpu, case.nodes, Timing.HELD)
             case cases.ReduceStandin():
                 return StandIn(gpu, _standin(case), luck)
-            case cases.Experts():
-                return self._experts(gpu, case, luck)
             case _:
                 return self._kernels(gpu, operation_of(case, gpu.processors), luck)
 
     def _kernels(self, gpu: Gpu, operation: Operation, luck: np.random.Generator) -> Rig:
-        return Kernels(gpu, operation, reference.make_inputs(operation, luck), Memory(gpu, operation, {}))
-
-    def _experts(self, gpu: Gpu, case: cases.Experts, luck: np.random.Generator) -> Rig:
-        """Checked with few experts, all tokens among them; timed with all."""
-        layer = operation_of(case, gpu.processors)
-        assert isinstance(layer, ExpertLayer)
-        weights, addresses = self._shared_weights(gpu, layer, luck)
-        x = reference.to_bf16(luck.standard_normal((layer.tokens, layer.hidden)))
-        inputs = {**weights, "x": x, **_few_experts(layer, luck)}
-        return Kernels(gpu, layer, inputs, Memory(gpu, layer, addresses))
+        match operation:
+            case ExpertLayer():
+                # Checked with few experts, all tokens among them; timed with all.
+                own = {"x": _activations(operation.tokens, operation.hidden, luck)}
+                own |= _few_experts(operation, luck)
+            case launch.Gemm():
+                own = {"x": _activations(operation.tokens, operation.columns, luck)}
+            case _:
+                inputs = reference.make_inputs(operation, luck)
+                return Kernels(gpu, operation, inputs, Memory(gpu, operation, {}))
+        weights, addresses = self._shared_weights(gpu, operation, luck)
+        return Kernels(gpu, operation, weights | own, Memory(gpu, operation, addresses))
 
     def _shared_weights(
-        self, gpu: Gpu, layer: ExpertLayer, luck: np.random.Generator
+        self, gpu: Gpu, operation: Operation, luck: np.random.Generator
     ) -> tuple[dict[str, AnyArray], dict[str, int]]:
-        key = (layer.experts, layer.hidden, layer.intermediate)
+        """The weights of *operation* and their addresses, made when first asked for."""
+        buffers = {buffer.name: buffer for buffer in operation.buffers()}
+        names = WEIGHTS[type(operation)]
+        key = (type(operation), *(buffers[name].shape for name in names))
         if key not in self._weights:
-            inputs = reference.make_inputs(layer, luck)
-            arrays = {name: inputs[name] for name in EXPERT_WEIGHTS}
-            addresses = {name: gpu.allocate(array.nbytes) for name, array in arrays.items()}
+            inputs = reference.make_inputs(operation, luck)
+            arrays = {name: inputs[name] for name in names}
+            addresses = {name: gpu.allocate(buffers[name].bytes) for name in names}
             for name, array in arrays.items():
                 gpu.upload(addresses[name], array)
             self._weights[key] = arrays, addresses
         return self._weights[key]
+
+
+def _activations(tokens: int, width: int, luck: np.random.Generator) -> AnyArray:
+    return reference.to_bf16(luck.standard_normal((tokens, width)))
 
 
 def _few_experts(layer: ExpertLayer, luck: np.random.Generator) -> dict[str, AnyArray]:

@@ -38,7 +38,7 @@ GRAPH_COPIES = 20
 FULL_RULE = Rule(min_samples=100, max_samples=500, min_gpu_time_s=0.25, max_noise=0.005, timeout_s=15.0)
 SHORT_RULE = Rule(min_samples=100, max_samples=250, min_gpu_time_s=0.05, max_noise=0.005, timeout_s=5.0)
 """Of each pass; a point has the samples of both."""
-TINY_RULE = Rule(min_samples=10, max_samples=20, min_gpu_time_s=0.0, max_noise=0.005, timeout_s=5.0)
+TINY_RULE = Rule(min_samples=6, max_samples=8, min_gpu_time_s=0.0, max_noise=0.005, timeout_s=5.0)
 
 
 class SessionError(Exception):
