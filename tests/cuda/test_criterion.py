@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuda.criterion import MIN_ESTIMATES, MIN_SAMPLES_FOR_NOISE, MOST_DISCARDED, Criterion, Rule
+from cuda.criterion import CHECK_EVERY, MIN_ESTIMATES, MIN_SAMPLES_FOR_NOISE, MOST_DISCARDED, Criterion, Rule
 from hwmodels.measured import StopReason
 
 RULE = Rule(min_samples=20, max_samples=2000, min_gpu_time_s=0.0, max_noise=0.01, timeout_s=60.0)
@@ -58,6 +58,7 @@ def test_a_stream_that_stays_noisy_ends_when_its_noise_is_steady() -> None:
     verdict, seen = run(noisy(0.2))
     assert verdict is StopReason.STEADY_NOISE
     assert MIN_ESTIMATES < seen < RULE.max_samples
+    assert seen % CHECK_EVERY == 0
 
 
 @given(st.integers(0, 1000))

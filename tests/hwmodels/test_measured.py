@@ -124,6 +124,7 @@ def edited(line: int, **changes: Any) -> Callable[[Lines], None]:
         (edited(1, samples_us=[1.0]), "2: 3 touched_experts for 1 samples_us; expected a point"),
         (edited(1, touched_experts=None), "2: touched_experts goes with the op experts, and with nothing"),
         (edited(1, touched_experts=[8, 9, 8]), "2: touched_experts run from 8 to 9, outside 8 to 8"),
+        (edited(2, touched_experts=[7, 66]), "3: touched_experts run from 7 to 66, outside 8 to 72"),
         (edited(2, touched_experts=[20, 20]), "3: touched_experts average 20.0, where uniform routing"),
         (edited(3, touched_experts=[8]), "4: touched_experts goes with the op experts, and with nothing"),
         (edited(1, series="luke-warm"), "2: series: \"luke-warm\"; expected 'cold', 'warm' or 'graph'"),
@@ -180,6 +181,21 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(MeasuredFileError):
         write(path, GOOD[2], GOOD[2])
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [before]
+
+
+def test_a_write_that_cannot_finish_leaves_the_file_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "made_up.jsonl", *GOOD)
+    before = path.read_bytes()
+
+    def fail(*_: Any) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="the disk is full"):
+        write(path, GOOD[2])
     assert [each.read_bytes() for each in tmp_path.iterdir()] == [before]
 
 
