@@ -124,7 +124,7 @@ MUTATIONS = [
         "mla_tree_attention",
         "keys beyond the last are read",
         "const bool valid = first + key < end;",
-        "const bool valid = true;",
+        "const bool valid = first + key < end + KEYS;",
     ),
     Mutation(
         "mla_tree_attention",
