@@ -52,20 +52,21 @@ __device__ Candidate find_best(const Frontier& frontier, int slots, int lane) {
   return best;
 }
 
-__device__ __forceinline__ void push(Frontier& frontier, int slot, int parent, int rank, double probability, int push) {
-  frontier.parent[slot] = static_cast<short>(parent);
+__device__ __forceinline__ void push(Frontier& frontier, int slot, int rank, double probability, int push) {
   frontier.rank[slot] = static_cast<short>(rank);
   frontier.slot[slot] = candidate(probability, push, slot);
 }
 
-// The next sibling goes into the popped slot and counts as pushed before the first child.
+// The next sibling goes into the popped slot, whose parent stays, and counts as pushed before the
+// first child.
 __device__ void push_followers(Frontier& frontier, const Tree& tree, const float* marginal, int positions, int ranks,
                                int popped, int node, int slots) {
   const int parent = frontier.parent[popped], rank = frontier.rank[popped] + 1, depth = tree.depth[node];
   const double sibling = rank < ranks ? tree.probability[parent] * marginal[(depth - 1) * ranks + rank] : 0.0;
   const double child = depth < positions ? tree.probability[node] * marginal[depth * ranks] : 0.0;
-  push(frontier, popped, parent, rank, sibling, 2 * node - 1);
-  push(frontier, slots, node, 0, child, 2 * node);
+  push(frontier, popped, rank, sibling, 2 * node - 1);
+  frontier.parent[slots] = static_cast<short>(node);
+  push(frontier, slots, 0, child, 2 * node);
 }
 
 __device__ __forceinline__ void inherit_sight(Tree& tree, int node, int parent, int words, int lane) {
@@ -118,7 +119,8 @@ extern "C" __global__ void __launch_bounds__(WARP_LANES) build_tree(
     tree.probability[0] = 1.0;
     tree.depth[0] = 0;
     out.write(0, -1, 0, root_token[request], 1.0);
-    push(frontier, 0, 0, 0, marginal[0], 0);
+    frontier.parent[0] = 0;
+    push(frontier, 0, 0, marginal[0], 0);
   }
   inherit_sight(tree, 0, 0, words, lane);
   __syncwarp();
@@ -128,7 +130,6 @@ extern "C" __global__ void __launch_bounds__(WARP_LANES) build_tree(
     if (best.probability == 0) break;
     const int slot = best.earliness_and_slot & 0xffff, from = frontier.parent[slot];
     inherit_sight(tree, count, from, words, lane);
-    __syncwarp();  // every lane has read the slot
     if (lane == 0) {
       const int position = tree.depth[from], rank = frontier.rank[slot];
       tree.probability[count] = __longlong_as_double(best.probability);

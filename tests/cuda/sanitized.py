@@ -1,6 +1,7 @@
 """Runs kernels under the address and undefined-behaviour sanitizers; a program for a process of its own.
 
-``sanitized.py cases`` runs every small case, ``sanitized.py ENTRY`` one of the faulty kernels.
+``sanitized.py cases`` runs every small case, ``sanitized.py allreduce`` three ranks, and
+``sanitized.py ENTRY`` one of the faulty kernels.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 from cuda_cases import CASES, name_of
+from cuda_node import Node
 
 from cuda import hostkernel, reference
 from cuda.build import Target, compile_source
+from cuda.launch import Shots
 
 SCHEDULES = (0, 5)
 
@@ -28,6 +31,15 @@ def run_cases() -> None:
         print(name_of(operation), flush=True)
 
 
+def run_allreduce() -> None:
+    for shots in Shots:
+        node = Node(3, 8 * 1001, shots, target=Target.SANITIZED)
+        data = reference.make_rank_inputs(node.operation(0), np.random.default_rng(0))
+        for result in node.call(data, lambda _: None, schedule=0):
+            np.testing.assert_array_equal(result, reference.expect_sum(data))
+        print(shots.value, flush=True)
+
+
 def run_faulty(entry: str) -> None:
     source = Path(__file__).parent / "faulty" / "faulty.cu"
     library = ctypes.CDLL(str(compile_source(source, Target.SANITIZED)))
@@ -39,4 +51,5 @@ def run_faulty(entry: str) -> None:
 
 
 if __name__ == "__main__":
-    run_cases() if sys.argv[1] == "cases" else run_faulty(sys.argv[1])
+    parts = {"cases": run_cases, "allreduce": run_allreduce}
+    parts.get(sys.argv[1], lambda: run_faulty(sys.argv[1]))()

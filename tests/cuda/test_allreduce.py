@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from cuda_node import Node
 
 from cuda import hostkernel, reference
 from cuda.build import Target
@@ -18,48 +16,6 @@ from cuda.launch import AllReduce, AllReduceStandIn, Shots
 pytestmark = pytest.mark.usefixtures("host_tools")
 
 LATE_SECONDS = 0.03
-LIMIT_NS = 10_000_000_000
-
-
-class Node:
-    """The memory of *ranks* GPUs that can read each other's; its epoch grows with every call."""
-
-    def __init__(self, ranks: int, values: int, shots: Shots, blocks: int = 3) -> None:
-        self.sizes = (ranks, values, shots, blocks)
-        self.epoch = 0
-        shape = self.operation(0).flag_shape
-        self.inputs = np.full((ranks, values), 0x7FC1, np.uint16)
-        self.slices = np.full((ranks, self.operation(0).slice_values), 0x7FC1, np.uint16)
-        self.flags = np.zeros((ranks, *shape), np.uint32)
-
-    def operation(self, rank: int, limit_ns: int = LIMIT_NS) -> AllReduce:
-        ranks, values, shots, blocks = self.sizes
-        return AllReduce(ranks, rank, values, self.epoch, shots, blocks, limit_ns)
-
-    def run(self, rank: int, schedule: int = 0, limit_ns: int = LIMIT_NS) -> dict[str, NDArray[Any]]:
-        """One rank's kernel, in this thread; one block at a time, as blocks meet in order."""
-        names = {"inputs": self.inputs, "slices": self.slices, "flags": self.flags}
-        addresses = {name: np.array([row.ctypes.data for row in rows]) for name, rows in names.items()}
-        return hostkernel.run(self.operation(rank, limit_ns), addresses, schedule)
-
-    def call(self, data: NDArray[np.uint16], before: Callable[[int], None], schedule: int) -> NDArray[Any]:
-        """Every rank at once: *before* may make it late, then its input is written and it goes on.
-
-        As soon as a rank is done its input is spoilt, as the next layer would.
-        """
-        self.epoch += 1
-        self.inputs[:] = 0x7FC1
-
-        def rank_thread(rank: int) -> NDArray[Any]:
-            before(rank)
-            self.inputs[rank] = data[rank]
-            results = self.run(rank, schedule)
-            self.inputs[rank] = 0x7FC1
-            assert not results["timed_out"][0]
-            return results["out"]
-
-        with ThreadPoolExecutor(len(data)) as pool:
-            return np.stack(list(pool.map(rank_thread, range(len(data)))))
 
 
 def be_late(late: int) -> Callable[[int], None]:

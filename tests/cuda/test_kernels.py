@@ -7,7 +7,8 @@ import pytest
 from cuda_cases import CASES, name_of
 
 from cuda import hostkernel, reference
-from cuda.launch import Operation
+from cuda.build import Target
+from cuda.launch import Operation, Role
 
 pytestmark = pytest.mark.usefixtures("host_tools")
 
@@ -32,10 +33,19 @@ def test_a_run_repeats_bit_for_bit(operation: Operation) -> None:
 def test_what_a_kernel_only_reads_stays_as_it_was(operation: Operation) -> None:
     inputs = reference.make_inputs(operation, np.random.default_rng(0))
     memory = hostkernel.make_memory(operation, inputs)
-    hostkernel.run_in(operation, memory, 0, 1, hostkernel.Target.HOST)
-    updated = {buffer.name for buffer in operation.buffers() if buffer.role.value == "updated"}
+    hostkernel.run_in(operation, memory, 0, 1, Target.HOST)
+    updated = {buffer.name for buffer in operation.buffers() if buffer.role is Role.UPDATED}
     for name in inputs.keys() - updated:
         np.testing.assert_array_equal(memory[name], inputs[name])
+
+
+@pytest.mark.parametrize("operation", CASES, ids=name_of)
+def test_what_must_be_zero_for_the_next_launch_is(operation: Operation) -> None:
+    inputs = reference.make_inputs(operation, np.random.default_rng(0))
+    results = hostkernel.run(operation, inputs)
+    for buffer in operation.buffers():
+        if buffer.role is Role.ZEROED:
+            assert not results[buffer.name].any(), buffer.name
 
 
 @pytest.mark.parametrize("operation", CASES, ids=name_of)

@@ -11,6 +11,7 @@ import pytest
 from cuda_cases import CASES
 
 from cuda import build
+from cuda.launch import Shots
 
 pytestmark = pytest.mark.usefixtures("host_tools")
 
@@ -42,10 +43,11 @@ def compiled(host_tools: None) -> None:  # noqa: ARG001 - skips without them
         build.compile_source(source, build.Target.SANITIZED)
 
 
-def test_every_case_is_clean() -> None:
-    done = run_sanitized("cases")
+@pytest.mark.parametrize(("part", "runs"), [("cases", len(CASES)), ("allreduce", len(Shots))])
+def test_every_run_is_clean(part: str, runs: int) -> None:
+    done = run_sanitized(part)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == len(CASES)
+    assert len(done.stdout.splitlines()) == runs
 
 
 @pytest.mark.parametrize("entry", ["write_past_the_end", "use_too_much_shared"])

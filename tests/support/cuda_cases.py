@@ -33,6 +33,7 @@ CASES: list[Operation] = [
     Gemm(tokens=9, rows=100, columns=1024, splits=3),
     Gemm(tokens=41, rows=70, columns=640, splits=2),
     Norm(tokens=2, hidden=1024),
+    Norm(tokens=2, hidden=4096),
     TopK(rows=2, k=8, vocabulary=4096, first_id=20480),
     TopK(rows=1, k=16, vocabulary=500, parts=3),
     Copy(bytes=16 * 2500, blocks=2),
