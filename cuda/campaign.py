@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from cuda.criterion import Criterion, Rule
+from cuda.device import DeviceMemoryError
 from cuda.operations import UnmeasurableError
 from cuda.plan import Subject
 from cuda.reference import WrongResultError
@@ -110,7 +111,7 @@ class Campaign:
         for number, subject in self._visits():
             try:
                 point = self._measured(subject, number, ceilings)
-            except (UnmeasurableError, WrongResultError) as problem:
+            except (DeviceMemoryError, UnmeasurableError, WrongResultError) as problem:
                 self._points.pop(subject, None)
                 self.failures.append(Failure(subject, str(problem)))
                 listener.on_failure(self.failures[-1])
@@ -176,11 +177,13 @@ class Campaign:
                 criterion.discard()
                 taken.discarded[sample.discard] = taken.discarded.get(sample.discard, 0) + 1
                 time.sleep(pause_s)
+                self._stopwatch.wake()
                 pause_s = min(LONGEST_PAUSE_S, PAUSE_GROWTH * pause_s)
         return taken._replace(stop=verdict)
 
     def _warm_up(self, rig: Rig, luck: np.random.Generator) -> None:
         """Not held: modules load when first launched, which a held stream would wait for."""
+        self._stopwatch.wake()
         for _ in range(self._parameters.warm_ups):
             rig.renew(luck)
             self._stopwatch.free(rig.queues())

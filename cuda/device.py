@@ -15,6 +15,16 @@ from hwmodels.measured import Device
 Addresses = dict[str, int]
 
 
+class DeviceMemoryError(Exception):
+    """The device has no room for so many *bytes*."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+
+    def __str__(self) -> str:
+        return f"the device has no room for {self.args[0]:,} bytes more"
+
+
 class Gpu:
     """Device *number* with a context of its own, current inside ``active``."""
 
@@ -79,8 +89,11 @@ class Gpu:
         return int(self.device.get_attribute(getattr(attributes, name)))
 
     def allocate(self, size: int) -> int:
-        """The address of *size* bytes of device memory, kept until ``close``."""
-        memory = self.driver.pycuda.mem_alloc(max(1, size))
+        """The address of *size* bytes of device memory, kept until ``close``; DeviceMemoryError if full."""
+        try:
+            memory = self.driver.pycuda.mem_alloc(max(1, size))
+        except self.driver.pycuda.MemoryError:
+            raise DeviceMemoryError(size) from None
         self._kept.append(memory)
         return int(memory)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 
@@ -20,13 +21,15 @@ from hwmodels.cases import AllReduceAlgorithm
 SHOTS = {AllReduceAlgorithm.ONE_SHOT: Shots.ONE, AllReduceAlgorithm.TWO_SHOT: Shots.TWO}
 
 
-def connect(gpus: Sequence[Gpu]) -> None:
-    """Let every GPU reach the memory of every other one."""
-    for gpu in gpus:
-        for peer in gpus:
-            if peer is not gpu:
-                with gpu.active():
-                    gpu.context.enable_peer_access(peer.context)
+def connect(gpus: Sequence[Gpu]) -> bool:
+    """Let every GPU reach the memory of every other one; False where not all can."""
+    pairs = list(permutations(gpus, 2))
+    if not all(gpu.device.can_access_peer(peer.device) for gpu, peer in pairs):
+        return False
+    for gpu, peer in pairs:
+        with gpu.active():
+            gpu.context.enable_peer_access(peer.context)
+    return True
 
 
 class Reduction:

@@ -31,6 +31,8 @@ WEIGHTS: dict[type, tuple[str, ...]] = {ExpertLayer: ("gate_up", "down"), launch
 """Inputs that do not depend on the number of tokens: shared by all sizes of it."""
 DRIVER = "driver"
 COPY_ENGINE = "copy engine"
+MOST_HELD_NODES = 1000
+"""A larger graph might fill the queue of a held stream, and then nothing goes on."""
 
 
 class Timing(Enum):
@@ -71,7 +73,8 @@ class Nothing:
 
     def __init__(self, gpu: Gpu, operation: Operation | None) -> None:
         self.kernel = DRIVER if operation is None else operation.path.value
-        self._queue = (lambda: None) if operation is None else partial(gpu.queue, operation.launches(), {})
+        launches = () if operation is None else operation.launches()
+        self._queue: Queue = partial(gpu.queue, launches, {})
 
     def renew(self, luck: np.random.Generator) -> None:
         """Nothing differs between samples."""
@@ -209,7 +212,10 @@ class EmptyGraph(Nothing):
     def __init__(self, gpu: Gpu, nodes: int, timing: Timing) -> None:
         super().__init__(gpu, launch.Empty())
         self.kernel = DRIVER
-        self.timing = timing
+        self.timing = Timing.FREE if timing is Timing.HELD and nodes > MOST_HELD_NODES else timing
+        # A kernel loads when it is first launched, which must not happen while it is captured.
+        self._queue()
+        gpu.stream.synchronize()
         self._queue = gpu.graph(partial(gpu.queue, launch.Empty().launches(), {}), nodes).launch
 
 
@@ -219,21 +225,24 @@ class Repeated:
     def __init__(self, gpu: Gpu, rig: Rig, copies: int) -> None:
         self.kernel = rig.kernel
         self.timing = rig.timing
+        self._gpu = gpu
         self._rig = rig
-        [queue] = rig.queues()
-        self._graph = gpu.graph(queue, copies)
+        self._copies = copies
+        self._launches: tuple[Queue, ...] = ()
 
     def renew(self, luck: np.random.Generator) -> int | None:
         """As the work by itself."""
         return self._rig.renew(luck)
 
     def queues(self) -> Sequence[Queue]:
-        """One."""
-        return (self._graph.launch,)
+        """One, once it is verified."""
+        return self._launches
 
     def verify(self) -> None:
-        """As the work by itself."""
+        """As the work by itself, which is captured then: it has run, so all its kernels are loaded."""
         self._rig.verify()
+        [queue] = self._rig.queues()
+        self._launches = (self._gpu.graph(queue, self._copies).launch,)
 
     def verify_again(self) -> None:
         """As the work by itself."""

@@ -21,6 +21,7 @@ FLUSHED_CACHES = 2
 SHORTEST_CLOCK_NS = 20_000
 """Stamps closer than this do not tell the clock: the timer ticks in microseconds on some GPUs."""
 STAMP_WORDS = 2
+WAKE_S = 0.02
 
 Queue = Callable[[], object]
 
@@ -109,6 +110,14 @@ class Stopwatch:
     def flush_bytes(self) -> int:
         """What a flush reads on the first GPU."""
         return FLUSHED_CACHES * self._benches[0].gpu.l2_bytes // 16 * 16
+
+    def wake(self) -> None:
+        """Keep the first GPU busy for a moment: an idle one lowers its clock, and raises it again late."""
+        bench, begin = self._benches[0], time.monotonic()
+        while time.monotonic() - begin < WAKE_S:
+            with bench.gpu.active():
+                bench.flush()
+                bench.gpu.stream.synchronize()
 
     def held(self, queues: Sequence[Queue], flush: bool) -> Sample:
         """What *queues*, one a GPU, take from the moment all are let go."""

@@ -117,12 +117,15 @@ def _driver() -> Driver:
 
 
 def _gpus(driver: Driver, first: int) -> list[Gpu]:
-    """All devices, the *first* one first."""
+    """All devices, the *first* one first; it alone where they cannot reach one another's memory."""
     count = driver.pycuda.Device.count()
     if not 0 <= first < count:
         raise SessionError(f"there is no device {first}; there are {count}")
     gpus = [Gpu(driver, number) for number in [first, *(n for n in range(count) if n != first)]]
-    connect(gpus)
+    if not connect(gpus):
+        for gpu in gpus[1:]:
+            gpu.close()
+        return gpus[:1]
     return gpus
 
 

@@ -154,7 +154,7 @@ class DeviceCopy(Strict):
 
 
 class HostCopy(Strict):
-    """*size_bytes* between pinned host memory and the device."""
+    """*size_bytes* between pinned host memory and the device, with what the host takes to ask for it."""
 
     op: Literal[Op.HOST_COPY] = Op.HOST_COPY
     size_bytes: Size
@@ -162,7 +162,7 @@ class HostCopy(Strict):
 
 
 class GraphLaunch(Strict):
-    """What the host spends on replaying a graph of *nodes* empty kernels: the call alone."""
+    """What the host spends on replaying a graph of *nodes* empty kernels: the call alone, from Python."""
 
     op: Literal[Op.GRAPH_LAUNCH] = Op.GRAPH_LAUNCH
     nodes: Size

@@ -17,6 +17,7 @@ from measuring import experts, mla, point
 from cuda import campaign
 from cuda.campaign import Campaign, Demand, Failure, Parameters, demand_of, floor_us
 from cuda.criterion import MOST_DISCARDED, Rule
+from cuda.device import DeviceMemoryError
 from cuda.launch import Empty
 from cuda.operations import UnmeasurableError
 from cuda.plan import PlanName, Subject, subjects
@@ -45,6 +46,7 @@ class Script:
         self.broken: dict[tuple[str, Subject], Exception] = {}
         self._times = times
         self._streams: dict[Subject, Iterator[Sample]] = {}
+        self.woken = 0
 
     def rig(self, subject: Subject) -> Any:
         self._note("make", subject)
@@ -74,6 +76,9 @@ class Script:
 
     def held(self, queues: Sequence[Subject], flush: bool) -> Sample:
         return self._sample("held, flushed" if flush else "held", queues[0])
+
+    def wake(self) -> None:
+        self.woken += 1
 
     def free(self, queues: Sequence[Subject]) -> Sample:
         self._note("free", queues[0])
@@ -193,6 +198,13 @@ def test_throttled_samples_are_discarded_counted_and_given_time(no_pauses: list[
     assert no_pauses == pytest.approx([0.05, 0.075, 0.1125, 0.16875])
 
 
+def test_the_gpu_is_woken_before_each_point_and_after_each_pause() -> None:
+    times = itertools.chain([Sample(9.0, 1.0, DiscardReason.THROTTLED)] * 3, steady()(EMPTY))
+    script = Script(lambda _: times)
+    run(script, wanted=[EMPTY])
+    assert script.woken == PARAMETERS.passes + 3
+
+
 def test_pauses_have_an_end(no_pauses: list[float]) -> None:
     times = itertools.chain(
         [Sample(9.0, 1.0, DiscardReason.THROTTLED)] * 30, itertools.repeat(Sample(8.0, None, None))
@@ -207,6 +219,14 @@ def test_a_point_of_which_no_sample_counts_is_not_measured() -> None:
     assert found.points == []
     [failure] = heard.failures
     assert failure.reason == f"empty_kernel: no sample counts ({MOST_DISCARDED} held too long)"
+
+
+def test_a_point_that_finds_no_room_is_not_measured() -> None:
+    script = Script(steady())
+    script.broken["make", COPY] = DeviceMemoryError(10**12)
+    found, _ = run(script)
+    [failure] = found.failures
+    assert failure.reason == "the device has no room for 1,000,000,000,000 bytes more"
 
 
 @pytest.mark.parametrize(("stage", "visits"), [("make", 1), ("verify", 1), ("renew", 1), ("verify again", 1)])

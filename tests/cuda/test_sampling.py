@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cuda.launch import Hold, Launch, Stamp, Sweep
-from cuda.sampling import FLUSHED_CACHES, SHORTEST_CLOCK_NS, Stopwatch
+from cuda.sampling import FLUSHED_CACHES, SHORTEST_CLOCK_NS, WAKE_S, Stopwatch
 from hwmodels.measured import DiscardReason
 
 ENTRIES = {type_().launches()[0].entry: type_.__name__.lower() for type_ in (Hold, Stamp)}
@@ -140,6 +140,14 @@ def test_modules_are_loaded_before_any_stream_is_held() -> None:
     Stopwatch(machines, 0.75)
     kinds = [step for step in gpu.log if not step.startswith("allocate")]
     assert kinds == ["flush", "hold", "stamp", "start event", "stop event", "stamp", "synchronise"]
+
+
+def test_waking_keeps_the_gpu_busy_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, ticks = Log(), iter([0.0, 0.001, WAKE_S / 2, WAKE_S])
+    watch = stopwatch(FakeGpu(log))
+    monkeypatch.setattr("cuda.sampling.time.monotonic", lambda: next(ticks))
+    watch.wake()
+    assert log == ["flush", "synchronise"] * 2
 
 
 def test_the_flush_reads_more_than_the_cache_holds() -> None:
