@@ -204,7 +204,7 @@ def _software(driver: Driver) -> Software:
         nvcc=_nvcc_version(),
         python=platform.python_version(),
         numpy=np.__version__,
-        pycuda=_pycuda_version(),
+        launcher=f"pycuda {_pycuda_version()}",
         git_commit=_git_commit(),
     )
 

@@ -95,7 +95,8 @@ class Software(Strict):
     nvcc: str
     python: str
     numpy: str
-    pycuda: str
+    launcher: str
+    """What launched the kernels, and its version."""
     git_commit: str
 
 

@@ -25,7 +25,9 @@ from hwmodels.work import CopyDirection, DType
 
 SHARD = {"experts": 384, "top_k": 8, "hidden": 7168, "intermediate": 256, "dtype": DType.INT4}
 CACHE = {"requests": 1, "heads": 8, "latent": 576, "dtype": DType.BF16}
-MADE_UP = Software(driver="none", nvcc="none", python="none", numpy="none", pycuda="none", git_commit="none")
+MADE_UP = Software(
+    driver="none", nvcc="none", python="none", numpy="none", launcher="none", git_commit="none"
+)
 
 
 def header(**changes: Any) -> Header:
