@@ -1,5 +1,6 @@
 # make run   create the environment and answer the first question
 # make test  every test
+# make cuda-test  kernels and pycuda without a GPU, from nothing; needs nvcc and g++
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,13 +8,21 @@ READY := $(VENV)/.ready
 SCENARIOS := $(sort $(basename $(notdir $(wildcard scenarios/*.yaml))))
 SWEEPS := $(sort $(basename $(notdir $(wildcard scenarios/sweeps/*.yaml))))
 
-.PHONY: run test lint format bench results schema clean
+.PHONY: run test cuda-test cuda-mutants lint format bench results schema clean
 
 run: $(READY)
 	$(BIN)/python -m sim run scenarios/b300_strong_drafter.yaml
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto --benchmark-disable
+
+# One file of tests to a worker: pycuda is built in one while the others go on.
+cuda-test: $(READY)
+	CUDA_TEST_BUILDS=1 $(BIN)/python -m pytest tests/cuda -n auto --dist loadfile --benchmark-disable -rs
+
+# Seeded bugs in the kernels, and what catches them.
+cuda-mutants: $(READY)
+	$(BIN)/python tests/cuda/mutations.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

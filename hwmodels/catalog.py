@@ -16,9 +16,18 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from hwmodels.documents import Inheritance, Strict, resolve, validate
+from hwmodels.documents import (
+    Document,
+    Inheritance,
+    Strict,
+    did_you_mean,
+    read,
+    resolve,
+    validate,
+)
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
+from hwmodels.measured import SHIPPED, SUFFIX
 from hwmodels.work import DType
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -98,6 +107,8 @@ class Gpu(Entry):
     compute_capability: str
     measured_as: str
     """The ``gpu`` column of the measured tables, and what stacks choose kernels by."""
+    measured: str | None = None
+    """A measured file beside this one (``my_gpu.jsonl``) or the name of a shipped one; not inherited."""
     memory_bandwidth_gb_s: Figure
     achieved_bandwidth_gb_s: Figure
     """What dense kernels reach when weights come from DRAM."""
@@ -363,7 +374,34 @@ def _load(kind: Kind, name: str) -> Entry:
     path = Path(name) if name.endswith(".yaml") else DATA / kind.value / f"{name}.yaml"
     if not name.endswith(".yaml") and name not in names(kind):
         raise DocumentError("catalog", 0, "", unknown_name(kind, name))
-    return validate(resolve(path, Inheritance(library=DATA / kind.value)), _MODELS[kind])
+    return validate(resolve(path, _inheritance(kind)), _MODELS[kind])
+
+
+def _inheritance(kind: Kind) -> Inheritance:
+    """What is measured on one GPU says nothing of another that extends it."""
+    return Inheritance(library=DATA / kind.value, own=frozenset({"measured"}), prepare=_with_measured)
+
+
+def _with_measured(document: Document, folder: Path) -> Document:
+    """*document* with the measured file it names looked for in *folder*, or among the shipped ones."""
+    name = document.data.get("measured")
+    if not isinstance(name, str):
+        return document
+    path = measured_path(name, folder)
+    if not path.is_file():
+        hint = did_you_mean(name, measured_names()) if not name.endswith(SUFFIX) else ""
+        raise DocumentError(*document.place(("measured",)), "measured", f"no such file: {name}{hint}")
+    return Document(document.file, {**document.data, "measured": str(path)}, document.places)
+
+
+def measured_path(name: str, folder: Path = Path()) -> Path:
+    """Where the measured file *name* would be: in *folder*, or shipped where it has no ending."""
+    return folder / name if name.endswith(SUFFIX) else SHIPPED / f"{name}{SUFFIX}"
+
+
+def measured_names() -> list[str]:
+    """The names of the shipped measured files, sorted."""
+    return sorted(path.stem for path in SHIPPED.glob(f"*{SUFFIX}"))
 
 
 def unknown_name(kind: Kind, name: str) -> str:
@@ -412,7 +450,10 @@ def drafter(name: str) -> Drafter:
 
 
 def find(name: str) -> tuple[Kind, Entry]:
-    """The entry called *name* in whichever section has it."""
+    """The entry called *name* in whichever section has it, or in the file *name* (``.yaml``)."""
+    if name.endswith(".yaml"):
+        kind = _kind_of(Path(name))
+        return kind, _load(kind, name)
     for kind in Kind:
         if name in names(kind):
             return kind, _load(kind, name)
@@ -420,6 +461,18 @@ def find(name: str) -> tuple[Kind, Entry]:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f", did you mean '{near[0]}'?" if near else ""
     raise DocumentError("catalog", 0, "", f"no entry named '{name}'{hint}")
+
+
+def _kind_of(path: Path) -> Kind:
+    """The section whose entries have the most keys in common with the file at *path*."""
+    given = resolve(path, Inheritance(library=_base_folder(path))).data.keys()
+    return max(Kind, key=lambda kind: len(given & _MODELS[kind].model_fields.keys()))
+
+
+def _base_folder(path: Path) -> Path | None:
+    """The section that has the entry which the file at *path* extends, if it extends one."""
+    base = str(read(path).data.get("extends", "")).removesuffix(".yaml")
+    return next((DATA / kind.value for kind in Kind if base in names(kind)), None)
 
 
 def figures(entry: Entry) -> list[tuple[str, Figure]]:

@@ -1,8 +1,9 @@
 """The cost model: work in, Estimate out.
 
-Order of preference for each piece of work: a measured table of this device and
-stack, a fit to it, a measured table scaled by a stated rule, the roofline. No
-estimate lies below the datasheet bound, and none falls as a size grows.
+Order of preference for each piece of work: samples measured on this very GPU where it
+names a measured file, a measured table of this device and stack, a fit to it, a measured
+table scaled by a stated rule, the roofline. No estimate but a measured file's lies below
+the datasheet bound, and none falls as a size grows; samples are taken as they are.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hwmodels.catalog import (
 )
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Estimate, Source, weakest
+from hwmodels.sampled import Answer, Samples, Silence
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -68,6 +70,8 @@ class Machine:
     stack: Stack
     expert_kernel: str | None = None
     """Ask for this expert kernel where the stack knows several."""
+    samples: Samples | None = None
+    """Of the measured file that *gpu* names."""
 
 
 class CostModel:
@@ -86,6 +90,35 @@ class CostModel:
         return found
 
     def _estimate(self, work: Work) -> Estimate:
+        """From the measured file where it can say; else from figures, with the reason why it cannot."""
+        samples = self.machine.samples
+        match samples.find(work) if samples is not None else None:
+            case Answer(blend, evidence):
+                return Estimate(
+                    seconds=blend.mean,
+                    spread=blend.relative_error,
+                    source=Source.MEASURED,
+                    bound=self._bound(work),
+                    evidence=evidence,
+                    blend=blend,
+                )
+            case Silence(reason):
+                published = self._from_figures(work)
+                return replace(published, evidence=f"{published.evidence}; {reason}")
+            case _:
+                return self._from_figures(work)
+
+    def _bound(self, work: Work) -> Bound:
+        """What limits measured *work*: its bytes, its flops or the shortest kernel, whichever is most."""
+        match work:
+            case Gemm() | GroupedExperts() | MlaAttention() | Elementwise():
+                return self._streamed(work).bound
+            case GpuKernel():
+                return Bound.LATENCY
+            case _:
+                return Bound.HOST
+
+    def _from_figures(self, work: Work) -> Estimate:
         match work:
             case Gemm():
                 return self._gemm(work)

@@ -1,6 +1,7 @@
 """Errors of the hardware models.
 
 * ``DocumentError``: a YAML file is wrong; names file, line, key and problem.
+* ``MeasuredFileError``: a measured file is wrong; names file, line, what was found and what was expected.
 * ``HardwareError``: no figure exists for this device and this work.
 
 SimPy re-raises exceptions as ``type(e)(*e.args)`` and process pools pickle them,
@@ -35,3 +36,13 @@ class DocumentError(Exception):
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
         return f"{place}: {self.key}: {self.problem}" if self.key else f"{place}: {self.problem}"
+
+
+class MeasuredFileError(DocumentError):
+    """The measured *file* is wrong at *line* (1-based, 0 for the whole file): *found*, not *expected*."""
+
+    def __init__(self, file: str, line: int, found: str, expected: str) -> None:
+        super().__init__(file, line, "", f"{found}; expected {expected}")
+        self.args = (file, line, found, expected)
+        self.found = found
+        self.expected = expected

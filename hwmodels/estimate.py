@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from hwmodels.quantiles import Blend
+
 NS_PER_SECOND = 1_000_000_000
 
 
@@ -39,7 +41,8 @@ class Estimate:
     """*seconds* that a piece of work takes, with relative one-sigma *spread* of that figure.
 
     *spread* is what is not known about the mean (fit error, assumption), not the
-    noise of single executions. *evidence* names the table, fit or figure used.
+    noise of single executions. *evidence* names the table, fit or figure used. Where
+    samples were measured, single executions are drawn from *blend*, whose mean is *seconds*.
     """
 
     seconds: float
@@ -47,6 +50,7 @@ class Estimate:
     source: Source
     bound: Bound
     evidence: str
+    blend: Blend | None = None
 
     def __post_init__(self) -> None:
         if not self.seconds >= 0 or self.seconds == float("inf"):

@@ -26,13 +26,18 @@ Array = NDArray[np.float64]
 
 
 class Accounts:
-    """Books the time of steps made of *pieces*; *sources* has one entry per label."""
+    """Books the time of steps made of *pieces*.
 
-    def __init__(self, pieces: Pieces, sources: tuple[Source, ...]) -> None:
+    *sources* has one entry per label; so has *on_file*, which says what rests on the machine's
+    measured file, where it has one.
+    """
+
+    def __init__(self, pieces: Pieces, sources: tuple[Source, ...], on_file: tuple[bool, ...] = ()) -> None:
         self._pieces = pieces
         self._components = _indices(Component, [label.component for label in pieces.labels])
         self._phases = _indices(Phase, [label.phase for label in pieces.labels])
         self._sources = _indices(Source, sources)
+        self._on_file = np.array(on_file, dtype=np.int64)
         self._collectives = np.array(
             [i for i, op in enumerate(pieces.graph.ops) if isinstance(op.work, AllReduce)], dtype=np.int64
         )
@@ -52,10 +57,17 @@ class Accounts:
             component_ns=pieces.book(on_path, mean, self._components, len(Component)),
             phase_ns=pieces.book(on_path, mean, self._phases, len(Phase)),
             source_ns=pieces.book(on_path, mean, self._sources, len(Source)),
+            file_ns=self._on_measured_file(on_path, mean),
             busy_ns=self._holders.busy(mean, durations),
             allreduce_wait_ns=_wait(*self._arrivals, end),
             allreduce_transfer_ns=durations[:, self._collectives].sum(axis=1),
         )
+
+    def _on_measured_file(self, on_path: IntArray, mean: MeanTimes) -> IntArray:
+        """(steps,) critical path that rests on the measured file."""
+        if not self._on_file.any():
+            return np.zeros(len(on_path), dtype=np.int64)
+        return self._pieces.book(on_path, mean, self._on_file, 2)[:, 1]
 
 
 class _Holders:

@@ -79,7 +79,7 @@ def answer(
     played; before that it goes through to the caller.
     """
     simulation = Simulation(setup, engine)
-    tally = Tally(simulation.graph.lanes)
+    tally = Tally(simulation.graph.lanes, simulation.measured_file)
     ends: list[RangeEnd] = []
     replayed, cut = None, Stage.RUNS
     try:

@@ -79,6 +79,7 @@ class RandomStream(Enum):
     EAGER_LAUNCHES = "eager launches"
     HOST = "host"
     MACHINE = "machine"
+    SAMPLES = "samples"
 
 
 def family_of(work: Work) -> Family:
@@ -164,14 +165,21 @@ class NoisePlan:
     """Which stream serves which pieces of a step, and how widely each stretch of them varies.
 
     Worked out once, at *label_seconds* (labels,) of the context where decoding begins: later
-    steps keep the relative deviation, though attention grows.
+    steps keep the relative deviation, though attention grows. Labels that are *drawn* from
+    samples (labels,) bring their own variation and count for nothing here.
     """
 
-    def __init__(self, machine: Machine, pieces: Pieces, label_seconds: Array) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        pieces: Pieces,
+        label_seconds: Array,
+        drawn: NDArray[np.bool_] | None = None,
+    ) -> None:
         self.machine = machine
         self.pieces = pieces
         self.ranks = np.array([NO_RANK if op.rank is None else op.rank for op in pieces.graph.ops])
-        moments = self._moments(label_seconds)
+        moments = self._moments(label_seconds, label_seconds if drawn is None else label_seconds * ~drawn)
         served: dict[RandomStream, dict[Stretch, list[int]]] = {}
         for piece, stretch in enumerate(stretches(pieces.graph)):
             served.setdefault(stretch.stream, {}).setdefault(stretch, []).append(piece)
@@ -191,12 +199,15 @@ class NoisePlan:
         varied = factors(*self._spread(np.array([self._summed(members, moments) for members in found])))
         return _Columns(indices, kinds, columns, stream not in HOST_STREAMS, varied)
 
-    def _moments(self, label_seconds: Array) -> Array:
-        """(kinds, 3) mean, variance and third central moment, all ops independent: each of them adds."""
+    def _moments(self, label_seconds: Array, varied: Array) -> Array:
+        """(kinds, 3) mean, variance and third central moment of what is *varied* of *label_seconds*.
+
+        All ops are independent: each of them adds.
+        """
         cv = np.array([noise_cv(self.machine, family_of(label.work)) for label in self.pieces.labels])
-        deviation = label_seconds * cv
-        parts = self.pieces.part_sums(np.array([label_seconds, deviation**2, deviation**3]))
-        return along_piece(parts, parts[:1]).T
+        deviation = varied * cv
+        parts = self.pieces.part_sums(np.array([varied, deviation**2, deviation**3]))
+        return along_piece(parts, self.pieces.part_sums(label_seconds[None])).T
 
     def _summed(self, members: list[int], moments: Array) -> Array:
         """The moments of *members* one after another; a lane beside the first one's adds nothing."""
@@ -240,11 +251,16 @@ class Noise:
         factor = np.maximum(FASTEST_RANK_FACTOR, 1.0 + plan.machine.gpu.noise.rank_cv.value * ranks)
         self._rank_factors = np.append(factor, 1.0)[plan.ranks]
 
-    def durations(self, kind_seconds: Array) -> IntArray:
-        """(steps, pieces) integer ns from mean (steps, kinds) *kind_seconds*."""
+    def durations(self, kind_seconds: Array, drawn_seconds: Array | None = None) -> IntArray:
+        """(steps, pieces) integer ns from mean (steps, kinds) *kind_seconds*.
+
+        *drawn_seconds* (steps, pieces) were drawn from samples and come on top: only what a
+        whole rank or step shares still acts on them.
+        """
         steps = len(kind_seconds)
         alone = kind_seconds * NS_PER_SECOND
-        together = alone * self._step_factors(steps)[:, None]
+        shared = self._step_factors(steps)[:, None]
+        together = alone * shared
         durations = np.empty((steps, len(self._plan.ranks)), dtype=np.int64)
         for stream, served in self._plan.streams.items():
             luck = self._generators[stream].standard_normal((steps, len(served.factors.log_sd)))
@@ -262,6 +278,9 @@ class Noise:
                 served.columns,
                 self._rank_factors,
             )
+            if drawn_seconds is not None:
+                drawn = drawn_seconds[:, served.pieces] * (NS_PER_SECOND * self._rank_factors[served.pieces])
+                durations[:, served.pieces] += np.rint(drawn * shared if served.shared else drawn).astype(int)
         return durations
 
     def _step_factors(self, steps: int) -> Array:

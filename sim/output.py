@@ -29,6 +29,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
     """The stable JSON object of an Answer. Shares are fractions and add to 1."""
     summary, setup = answer.summary, answer.setup
     nodes, eager = launch_counts(answer)
+    samples = setup.machine.samples
     return {
         "format_version": FORMAT_VERSION,
         "question": setup.scenario.question,
@@ -59,7 +60,11 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         "replayed_on_simpy": None if answer.replayed is None else answer.replayed._asdict(),
         "overrides": list(answer.overrides),
         "interrupted": answer.interrupted is not None,
-        "provenance": {"specdec_sim": __version__, "tables_sha256": digests.tables()},
+        "provenance": {
+            "specdec_sim": __version__,
+            "tables_sha256": digests.tables(),
+            **({"measured_sha256": samples.sha256} if samples is not None else {}),
+        },
     }
 
 
@@ -73,6 +78,7 @@ def summary_fields(summary: Summary) -> dict[str, Any]:
         "breakdown": _all_shares(Component, summary.components),
         "phases": _all_shares(Phase, summary.phases),
         "sources": {s.name: summary.sources.get(s, 0.0) for s in Source},
+        **({"measured_files": summary.measured_files} if summary.measured_files else {}),
         "utilisation": {str(lane): _rounded(v) for lane, v in summary.utilisation.items()},
         "allreduce_ms": {
             "wait": _rounded(summary.allreduce_wait_ms),

@@ -25,6 +25,8 @@ class StepRecords:
     """(steps, phases) critical path in the order of Phase; sums to ``step_ns``."""
     source_ns: IntArray
     """(steps, sources) critical path by the source of each figure; sums to ``step_ns``."""
+    file_ns: IntArray
+    """Critical path that rests on the machine's measured file."""
     busy_ns: IntArray
     """(steps, lanes) time each lane was held."""
     allreduce_wait_ns: IntArray
@@ -104,6 +106,10 @@ class Experiment:
     """Critical path of all steps in the order of Component."""
     phase_ns: IntArray
     source_ns: IntArray
+    file_ns: int
+    """Critical path of all steps that rests on *measured_file*."""
+    measured_file: str | None
+    """The name of the machine's measured file, where it has one."""
     busy_ns: IntArray
     """Time each lane was held, all steps."""
     allreduce_wait_ns: int

@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path
 
-from hwmodels import catalog
+from hwmodels import catalog, sampled
 from hwmodels.catalog import Drafter, TargetModel
 from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
@@ -68,13 +68,15 @@ class Setup:
 
 def resolve(scenario: Scenario) -> Setup:
     """Look up everything *scenario* names; DocumentError or HardwareError where that fails."""
+    gpu = catalog.gpu(scenario.gpu)
     machine = Machine(
-        gpu=catalog.gpu(scenario.gpu),
+        gpu=gpu,
         ranks=scenario.gpus,
         interconnect=catalog.interconnect(scenario.interconnect),
         host=catalog.host(scenario.host),
         stack=catalog.stack(scenario.stack),
         expert_kernel=scenario.experts.kernel,
+        samples=None if gpu.measured is None else sampled.load(Path(gpu.measured)),
     )
     setup = Setup(
         scenario=scenario,

@@ -19,6 +19,7 @@ from sim.graph import IntArray, StepGraph
 from sim.means import BaseTimes, MeanTimes, mean_times
 from sim.pieces import Pieces
 from sim.records import Run, StepRecords
+from sim.sampled import Sampled, luck_of_run
 from sim.setup import Setup
 from sim.step import decode_step
 
@@ -64,13 +65,22 @@ class Simulation:
         self.acceptance: Acceptance = acceptance_model(setup, mean_length)
         self._play = ENGINES[engine]
         start = np.array([setup.scenario.load.context_tokens])
-        self._plan = NoisePlan(setup.machine, self.pieces, self.base.seconds(start)[0])
-        self._accounts = Accounts(self.pieces, self.base.sources())
+        self._sampled = None if setup.machine.samples is None else Sampled(setup, self.pieces)
+        drawn = None if self._sampled is None else self._sampled.drawn
+        self._plan = NoisePlan(setup.machine, self.pieces, self.base.seconds(start)[0], drawn)
+        self._accounts = Accounts(self.pieces, self.base.sources(), self.base.on_file())
+
+    @property
+    def measured_file(self) -> str | None:
+        """The name of the machine's measured file, where it has one."""
+        samples = self.setup.machine.samples
+        return None if samples is None else samples.name
 
     @property
     def values_per_step(self) -> int:
         """Random values that one step consumes, its acceptance included."""
-        return self._plan.values_per_step + 1
+        sampled = 0 if self._sampled is None else self._sampled.values_per_step
+        return self._plan.values_per_step + sampled + 1
 
     def run(self, index: int) -> Run:
         """Run number *index*: the same bytes whenever and wherever it is played."""
@@ -83,12 +93,21 @@ class Simulation:
         luck = generator(scenario.seed, index, RandomStream.ACCEPTANCE)
         lengths = self.acceptance.draw(luck, scenario.load.output_tokens)
         contexts = scenario.load.context_tokens + np.cumsum(lengths) - lengths
-        noise = Noise(self._plan, scenario.seed, index)
+        durations = self._durations(index)
         chunk_steps = max(1, CHUNK_DURATIONS // len(self.pieces.graph.ops))
         for first in range(0, len(lengths), chunk_steps):
             steps = slice(first, first + chunk_steps)
             mean = self.mean_times(contexts[steps])
-            yield Chunk(lengths[steps], contexts[steps], mean, noise.durations(mean.kind_s))
+            yield Chunk(lengths[steps], contexts[steps], mean, durations(mean, contexts[steps]))
+
+    def _durations(self, run: int) -> Callable[[MeanTimes, IntArray], IntArray]:
+        """Draws the durations of *run*, chunk after chunk, from mean times and contexts."""
+        seed, sampled = self.setup.scenario.seed, self._sampled
+        noise = Noise(self._plan, seed, run)
+        if sampled is None:
+            return lambda mean, _: noise.durations(mean.kind_s)
+        luck = luck_of_run(seed, run)
+        return lambda mean, contexts: noise.durations(*sampled.draw(luck, mean, contexts))
 
     def mean_times(self, contexts: IntArray) -> MeanTimes:
         """What every piece takes on average at each of *contexts*."""

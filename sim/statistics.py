@@ -69,6 +69,8 @@ class Summary:
     components: dict[Component, float]
     phases: dict[Phase, float]
     sources: dict[Source, float]
+    measured_files: dict[str, float]
+    """Share of the steps that rests on the machine's measured file, by its name; empty without one."""
     utilisation: dict[Lane, float]
     allreduce_wait_ms: float
     """Per step, mean over ranks."""
@@ -91,6 +93,7 @@ def summarise(experiment: Experiment) -> Summary:
         components=_shares(Component, experiment.component_ns, total_ns),
         phases=_shares(Phase, experiment.phase_ns, total_ns),
         sources=_shares(Source, experiment.source_ns, total_ns),
+        measured_files=_measured_share(experiment, total_ns),
         utilisation=_utilisation(experiment, total_ns),
         allreduce_wait_ms=experiment.allreduce_wait_ns / count / NS_PER_MS,
         allreduce_transfer_ms=experiment.allreduce_transfer_ns / count / NS_PER_MS,
@@ -103,6 +106,11 @@ def _shares(kinds: type[Label], sums: IntArray, total_ns: int) -> dict[Label, fl
     """Fraction of *total_ns* by kind, largest first; kinds without any time are left out."""
     ordered = sorted(zip(kinds, sums.tolist(), strict=True), key=lambda pair: -pair[1])
     return {kind: value / total_ns for kind, value in ordered if value}
+
+
+def _measured_share(experiment: Experiment, total_ns: int) -> dict[str, float]:
+    name = experiment.measured_file
+    return {} if name is None else {name: experiment.file_ns / total_ns}
 
 
 def _utilisation(experiment: Experiment, total_ns: int) -> dict[Lane, float]:

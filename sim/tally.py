@@ -22,22 +22,24 @@ class _Totals(NamedTuple):
     component_ns: IntArray
     phase_ns: IntArray
     source_ns: IntArray
+    file_ns: int
     busy_ns: IntArray
     allreduce_wait_ns: int
     allreduce_transfer_ns: int
 
 
 class Tally:
-    """Collects the runs of an experiment, in order."""
+    """Collects the runs of an experiment, in order, on a machine with or without a *measured_file*."""
 
-    def __init__(self, lanes: tuple[Lane, ...]) -> None:
+    def __init__(self, lanes: tuple[Lane, ...], measured_file: str | None = None) -> None:
         self._lanes = lanes
+        self._measured_file = measured_file
         self._results: list[RunResult] = []
         self._lengths: list[NDArray[np.int16]] = []
         self._step_ns: list[IntArray] = []
         self._in_full: list[Run] = []
         zero = np.zeros(1, dtype=np.int64)
-        self._totals = _Totals(0, zero, zero, zero, zero, 0, 0)
+        self._totals = _Totals(0, zero, zero, zero, 0, zero, 0, 0)
 
     def __len__(self) -> int:
         return self._totals.runs
@@ -51,6 +53,7 @@ class Tally:
             before.component_ns + steps.component_ns.sum(axis=0),
             before.phase_ns + steps.phase_ns.sum(axis=0),
             before.source_ns + steps.source_ns.sum(axis=0),
+            before.file_ns + int(steps.file_ns.sum()),
             before.busy_ns + steps.busy_ns.sum(axis=0),
             before.allreduce_wait_ns + int(steps.allreduce_wait_ns.sum()),
             before.allreduce_transfer_ns + int(steps.allreduce_transfer_ns.sum()),
@@ -76,6 +79,8 @@ class Tally:
             component_ns=totals.component_ns,
             phase_ns=totals.phase_ns,
             source_ns=totals.source_ns,
+            file_ns=totals.file_ns,
+            measured_file=self._measured_file,
             busy_ns=totals.busy_ns,
             allreduce_wait_ns=totals.allreduce_wait_ns,
             allreduce_transfer_ns=totals.allreduce_transfer_ns,

@@ -51,6 +51,14 @@ def test_cuda_stays_a_namespace() -> None:
     assert not (ROOT / "cuda" / "__init__.py").exists()
 
 
+def test_no_simulation_needs_pycuda() -> None:
+    """Nor does reading what was measured: only ``cuda/`` drives GPUs."""
+    for path in FILES:
+        if path.relative_to(ROOT).parts[0] != "cuda":
+            assert "pycuda" not in imported(path), path
+            assert "pycuda" not in path.read_text(encoding="utf-8"), path
+
+
 def test_only_the_command_line_prints_or_exits() -> None:
     for path in FILES:
         calls = [n.func for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]

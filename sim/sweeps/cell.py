@@ -85,7 +85,7 @@ def run_cell(task: Task) -> Outcome:
 def simulate(setup: Setup) -> CellResult:
     """All runs of *setup*, the first steps of them also on SimPy."""
     simulation = Simulation(setup)
-    tally = Tally(simulation.graph.lanes)
+    tally = Tally(simulation.graph.lanes, simulation.measured_file)
     for run in play(simulation, setup.scenario.runs):
         tally.add(run)
     experiment = tally.experiment()

@@ -184,10 +184,11 @@ def _cell(index: int, point: tuple[Value, ...], base: Document, spanned: Sequenc
 
 
 def key_of(setup: Setup) -> str:
-    """SHA-256 over all that the numbers of *setup* depend on: scenario, catalog entries, trace, code."""
+    """SHA-256 over all that the numbers of *setup* depend on: scenario, catalog entries, files, code."""
     machine = setup.machine
     entries = (machine.gpu, machine.interconnect, machine.host, machine.stack, setup.model, setup.drafter)
     parts = [setup.scenario.model_dump_json(exclude=TEXT_KEYS)]
     parts += [entry.model_dump_json() for entry in entries]
     parts += [json.dumps(setup.trace.requests)] if setup.trace is not None else []
+    parts += [machine.samples.sha256] if machine.samples is not None else []
     return hashlib.sha256("\n".join([*parts, digests.code()]).encode()).hexdigest()

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.errors import DocumentError, HardwareError
+from hwmodels.errors import DocumentError, HardwareError, MeasuredFileError
 
 text = st.text(max_size=20)
 errors = st.one_of(
-    st.builds(HardwareError, text, text), st.builds(DocumentError, text, st.integers(0, 999), text, text)
+    st.builds(HardwareError, text, text),
+    st.builds(DocumentError, text, st.integers(0, 999), text, text),
+    st.builds(MeasuredFileError, text, st.integers(0, 999), text, text),
 )
 
 
@@ -40,6 +42,7 @@ def test_a_copied_error_says_the_same(error: Exception) -> None:
         (DocumentError("a.yaml", 3, "", "not valid"), "a.yaml:3: not valid"),
         (DocumentError("a.yaml", 0, "gpus", "missing"), "a.yaml: gpus: missing"),
         (DocumentError("a.yaml", 0, "", "empty file"), "a.yaml: empty file"),
+        (MeasuredFileError("a.jsonl", 2, "NaN", "a number"), "a.jsonl:2: NaN; expected a number"),
     ],
 )
 def test_messages_name_what_they_know(error: Exception, message: str) -> None:

@@ -57,7 +57,8 @@ WORKS: dict[Family, Work] = {
 }
 ON_HOST = (Family.LAUNCH, Family.HOST)
 RANKED = (Family.EXPERTS, Family.ATTENTION, Family.KERNELS)
-SERVED = [stream for stream in RandomStream if stream not in (RandomStream.ACCEPTANCE, RandomStream.MACHINE)]
+NOT_SERVED = (RandomStream.ACCEPTANCE, RandomStream.MACHINE, RandomStream.SAMPLES)
+SERVED = [stream for stream in RandomStream if stream not in NOT_SERVED]
 FIRST_OF: dict[RandomStream, tuple[Phase, Work]] = {
     RandomStream.VERIFY_KERNELS: (Phase.VERIFY, Elementwise(1024)),
     RandomStream.OTHER_KERNELS: (Phase.DRAFT, Elementwise(1024)),

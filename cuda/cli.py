@@ -1,0 +1,118 @@
+"""The command line of the microbenchmarks: the only module here that prints or exits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cuda.build import BuildError
+from cuda.campaign import Failure
+from cuda.plan import PlanName
+from cuda.session import Options, Session, SessionError, session
+from hwmodels.cases import Op, words
+from hwmodels.errors import DocumentError
+from hwmodels.measured import Point
+
+EXIT_USER_ERROR = 2
+EXIT_POINTS_FAILED = 3
+EXIT_INTERRUPTED = 130
+WRITE_EVERY = 25
+"""Points after which the file is written again, so that little is lost with the machine."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class _Printer:
+    """Says what came of each point, and writes the file now and then."""
+
+    def __init__(self, running: Session, bar: Progress) -> None:
+        self._running = running
+        self._bar = bar
+        self._task = bar.add_task("points", total=running.campaign.visits_left)
+        self._heard = 0
+
+    def on_point(self, point: Point) -> None:
+        self._bar.console.print(point_line(point), markup=False, highlight=False, soft_wrap=True)
+        self._heard += 1
+        if self._heard % WRITE_EVERY == 0:
+            self._running.write()
+        self._bar.advance(self._task)
+
+    def on_failure(self, failure: Failure) -> None:
+        print(f"not measured: {failure.subject.series.value} {failure.reason}", file=sys.stderr)
+        self._bar.update(self._task, total=self._running.campaign.visits_left)
+
+
+def point_line(point: Point) -> str:
+    """Median, spread, floor and achieved fraction of a point."""
+    parts = [f"median {point.median_us:.2f} us", f"IQR {100 * point.relative_iqr:.1f} %"]
+    if point.achieved is not None:
+        parts += [f"floor {point.floor_us:.2f} us", f"achieved {100 * point.achieved:.0f} %"]
+    if point.discarded:
+        parts += [f"{count} {reason.value}" for reason, count in point.discarded.items()]
+    counted = f"{len(point.samples_us)} samples, {point.stop.value}"
+    return f"{words(point.case)}, {point.series.value}: {', '.join(parts)} ({counted})"
+
+
+@app.command()
+def measure(
+    plan: Annotated[PlanName, typer.Option(help="What to measure.")],
+    out: Annotated[Path, typer.Option(help="The measured file to write, such as my_gpu.jsonl.")],
+    short: Annotated[bool, typer.Option("--short", help="Fewer sizes and samples: some minutes.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished file.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of inputs, routing and the order of points.")] = 1,
+    device: Annotated[int, typer.Option(min=0, help="Number of the GPU.")] = 0,
+    only: Annotated[list[Op] | None, typer.Option(help="Only this op. Repeatable.")] = None,
+) -> None:
+    """Check the kernels on this GPU, time them, and write a measured file."""
+    options = Options(plan, short, out, resume, seed, device, tuple(only or ()))
+    try:
+        with session(options) as running:
+            interrupted = _run(running)
+    except KeyboardInterrupt:
+        print("interrupted before the first point; nothing is written", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    failures = running.campaign.failures
+    if interrupted:
+        print(f"interrupted; what was measured is in {out}, --resume goes on", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED)
+    print(f"Written to {out}: {len(running.campaign.points)} points")
+    if failures:
+        print(f"{len(failures)} points are not measured", file=sys.stderr)
+        raise typer.Exit(EXIT_POINTS_FAILED)
+
+
+def _run(running: Session) -> bool:
+    """Measure and write, whatever ends it; True where the user did."""
+    try:
+        with _progress() as bar:
+            running.campaign.run(running.header.ceilings, _Printer(running, bar))
+    except KeyboardInterrupt:
+        return True
+    finally:
+        running.write()
+    return False
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    console = Console()
+    columns = (TextColumn("points"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        yield bar
+
+
+def main() -> None:
+    """Run the command line; what the user can mend is one line on stderr and exit code 2."""
+    try:
+        app()
+    except (BuildError, DocumentError, SessionError) as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)

@@ -1,0 +1,1 @@
+"""Measured files and catalog GPUs, shown and set side by side."""

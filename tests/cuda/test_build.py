@@ -1,0 +1,183 @@
+"""Every kernel compiles for every GPU without a spill, and a missing tool is named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuda_cases import CASES
+
+from cuda import build, shapes
+from cuda.host import libcuda
+from cuda.launch import (
+    SMALLEST_SHARED_LIMIT,
+    AllReduce,
+    AllReduceStandIn,
+    Cache,
+    Empty,
+    ExpertLayer,
+    Gemm,
+    Hold,
+    Norm,
+    Operation,
+    Shots,
+    Stamp,
+    Sweep,
+    TopK,
+    TreeAccept,
+    TreeAttention,
+    TreeBuild,
+    attention_splits,
+    gemm_splits,
+    mask_words,
+)
+
+ROOT = Path(__file__).parents[2]
+PROCESSORS = 132
+KIMI: list[Operation] = [
+    TreeBuild(1, shapes.BLOCK - 1, 8, 255),
+    TreeAccept(1, 255),
+    ExpertLayer(33),
+    *(
+        TreeAttention(1, m, 4096, attention_splits(1, m, 4096, PROCESSORS), c)
+        for m in (1, 9, 33)
+        for c in Cache
+    ),
+    *(Gemm(m, n, k, gemm_splits(n, k, PROCESSORS)) for m in (1, 16, 33) for n, k in shapes.GEMMS.values()),
+    Norm(33),
+    TopK(33, 8),
+    AllReduceStandIn(8, 8),
+    *(AllReduce(8, 0, 8, 1, shots) for shots in Shots),
+    Empty(),
+    Hold(),
+    Stamp(),
+    Sweep(1024),
+]
+"""Operations at the model's own sizes; too large for the CPU."""
+
+
+@pytest.mark.usefixtures("gpu_tools")
+@pytest.mark.parametrize("target", build.GPUS, ids=lambda target: target.value)
+@pytest.mark.parametrize("file", build.kernel_files())
+def test_a_kernel_file_compiles_for_a_gpu_and_spills_nothing(file: str, target: build.Target) -> None:
+    cubin = build.compile_kernel(file, target)
+    assert cubin.read_bytes().startswith(b"\x7fELF")
+    usage = build.read_usage(cubin)
+    assert usage
+    for kernel in usage:
+        assert 0 < kernel.registers <= 255
+        assert kernel.spilled_bytes == 0, kernel
+
+
+@pytest.mark.usefixtures("gpu_tools")
+@pytest.mark.parametrize("file", build.kernel_files())
+def test_every_launch_names_a_kernel_that_there_is_and_every_kernel_is_launched(file: str) -> None:
+    compiled = {
+        kernel.entry: kernel for kernel in build.read_usage(build.compile_kernel(file, build.Target.SM_120))
+    }
+    launches = [
+        launch for operation in (*CASES, *KIMI) for launch in operation.launches() if launch.file == file
+    ]
+    assert {launch.entry for launch in launches} == compiled.keys()
+    for launch in launches:
+        assert launch.shared_bytes + compiled[launch.entry].shared_bytes <= SMALLEST_SHARED_LIMIT
+
+
+@pytest.mark.usefixtures("host_tools")
+def test_what_is_built_is_built_once() -> None:
+    first = build.compile_kernel("accept", build.Target.HOST)
+    written = first.stat().st_mtime_ns
+    assert build.compile_kernel("accept", build.Target.HOST) == first
+    assert first.stat().st_mtime_ns == written
+    assert first.is_relative_to(build.BUILD)
+
+
+def test_an_unknown_kernel_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(
+        build.BuildError, match=r"there is no kernel file acept; there are accept, allreduce, "
+    ):
+        build.compile_kernel("acept", build.Target.HOST)
+
+
+def test_an_unknown_gpu_is_named_with_those_that_there_are() -> None:
+    assert build.target_of((10, 3)) is build.Target.SM_103
+    with pytest.raises(
+        build.BuildError, match=r"compiled for sm_80; there are sm_90, sm_100, sm_103, sm_120"
+    ):
+        build.target_of((8, 0))
+
+
+@pytest.mark.parametrize("tool", ["nvcc", "g++"])
+def test_a_missing_tool_is_named_with_what_to_do(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    find = build.find_nvcc if tool == "nvcc" else build.find_gxx
+    with pytest.raises(build.MissingToolError) as missing:
+        find()
+    assert missing.value.tool == tool
+    assert str(missing.value).startswith(f"{tool} is not there, but ")
+    assert "install" in str(missing.value)
+
+
+@pytest.mark.usefixtures("host_tools")
+def test_a_kernel_that_does_not_compile_shows_the_compilers_message(tmp_path: Path) -> None:
+    source = tmp_path / "wrong.cu"
+    source.write_text('#include "device.cuh"\nint broken = unknown_name;\n', encoding="utf-8")
+    with pytest.raises(build.CommandError, match=r"wrong\.cu:2:14: error: .*unknown_name"):
+        build.compile_source(source, build.Target.HOST)
+
+
+def test_declared_and_defined_calls_are_found() -> None:
+    header = (
+        "extern CUresult  cuInit(unsigned int);\nCUresult cuMemAlloc_v2 (CUdeviceptr *p);\nint cuNo(void);"
+    )
+    assert libcuda.declared_calls(header) == {"cuInit", "cuMemAlloc_v2"}
+    emulated = "int cuInit(unsigned) { return 0; }\n  int cuInner(int);\n"
+    assert libcuda.defined_calls(emulated) == {"cuInit"}
+    assert libcuda.rest_source({"cuInit", "cuExit"}, emulated) == "int cuExit(void) { return 801; }\n"
+
+
+@pytest.mark.usefixtures("host_tools")
+def test_the_emulated_driver_has_only_calls_that_cuda_h_declares() -> None:
+    source = (build.HOST / "emulated_driver.cpp").read_text(encoding="utf-8")
+    assert libcuda.defined_calls(source) - build._driver_calls() == set()
+    assert build.build_emulated_driver().exists()
+
+
+@pytest.mark.parametrize("nodes", [1, 31, 32, 33, 256])
+def test_a_mask_has_a_bit_for_every_node(nodes: int) -> None:
+    assert 32 * (mask_words(nodes) - 1) < nodes <= 32 * mask_words(nodes)
+
+
+@pytest.mark.parametrize("tokens", [1, 9, 33])
+def test_splits_fill_the_gpu_and_leave_none_without_work(tokens: int) -> None:
+    for context in (0, 500, 4096, 65536):
+        splits = attention_splits(1, tokens, context, PROCESSORS)
+        assert 1 <= splits <= max(1, (context + tokens) // 128)
+    for rows, columns in shapes.GEMMS.values():
+        splits = gemm_splits(rows, columns, PROCESSORS)
+        assert 1 <= splits <= max(1, columns // 256)
+        assert splits == 1 or splits * rows / 64 <= 3 * PROCESSORS
+
+
+FAKE = """
+import cuda, cuda.bindings.driver, cuda.launch
+print(cuda.bindings.driver.NAME, len(list(cuda.__path__)))
+"""
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_nvidias_cuda_modules_stay_importable_beside_ours(first: str, tmp_path: Path) -> None:
+    """NVIDIA's cuda-python is a namespace too: cuda/bindings, without cuda/__init__.py."""
+    bindings = tmp_path / "cuda" / "bindings"
+    bindings.mkdir(parents=True)
+    (bindings / "__init__.py").touch()
+    (bindings / "driver.py").write_text("NAME = 'theirs'\n", encoding="utf-8")
+    folders = [str(ROOT), str(tmp_path)] if first == "ours" else [str(tmp_path), str(ROOT)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", FAKE], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["theirs", "2"]
