@@ -12,7 +12,7 @@ import pytest
 from cuda import build
 
 BUILDS = "CUDA_TEST_BUILDS"
-"""Set by ``make cuda-test``: build pycuda where it is missing."""
+"""Set by ``make cuda-test``: build pycuda where it is missing, compile for every GPU."""
 
 seconds: dict[str, float] = defaultdict(float)
 
@@ -34,6 +34,12 @@ def host_tools() -> None:
 @pytest.fixture(scope="session")
 def gpu_tools() -> None:
     needs("nvcc")
+
+
+@pytest.fixture(scope="session")
+def whole() -> bool:
+    """Whether this is ``make cuda-test``, which has more time than ``make test``."""
+    return bool(os.environ.get(BUILDS))
 
 
 @pytest.fixture(scope="session")
