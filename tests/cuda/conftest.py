@@ -17,14 +17,13 @@ BUILDS = "CUDA_TEST_BUILDS"
 seconds: dict[str, float] = defaultdict(float)
 
 
-def needs(tool: str) -> None:
+def need(tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
 
 
-@pytest.fixture(scope="session")
-def host_tools() -> None:
-    needs("g++")
+def need_host_tools() -> None:
+    need("g++")
     try:
         build.cuda_root()
     except build.MissingToolError as missing:
@@ -32,8 +31,13 @@ def host_tools() -> None:
 
 
 @pytest.fixture(scope="session")
+def host_tools() -> None:
+    need_host_tools()
+
+
+@pytest.fixture(scope="session")
 def gpu_tools() -> None:
-    needs("nvcc")
+    need("nvcc")
 
 
 @pytest.fixture(scope="session")
@@ -43,9 +47,10 @@ def whole() -> bool:
 
 
 @pytest.fixture(scope="session")
-def pycuda_site() -> Path:
+def pycuda_site(whole: bool) -> Path:
     """The folder that has pycuda, built if asked for."""
-    if os.environ.get(BUILDS):
+    need_host_tools()
+    if whole:
         return build.build_pycuda_site()
     site = build.find_pycuda_site()
     if site is None:
