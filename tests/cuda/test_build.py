@@ -146,7 +146,7 @@ def test_declared_and_defined_calls_are_found() -> None:
 @pytest.mark.usefixtures("host_tools")
 def test_the_emulated_driver_has_only_calls_that_cuda_h_declares() -> None:
     source = (build.HOST / "emulated_driver.cpp").read_text(encoding="utf-8")
-    assert libcuda.defined_calls(source) - build._driver_calls() == set()
+    assert libcuda.defined_calls(source) - build.driver_calls() == set()
     assert build.build_emulated_driver().exists()
 
 
