@@ -227,7 +227,7 @@ def build_stub() -> Path:
     def make(out: Path) -> None:
         out.mkdir()
         source, library = out / "stub.c", out / "libcuda.so.1"
-        source.write_text(libcuda.stub_source(_driver_calls()), encoding="utf-8")
+        source.write_text(libcuda.stub_source(driver_calls()), encoding="utf-8")
         _run([find_gxx(), "-x", "c", *_LIBCUDA_FLAGS, "-w", "-fno-builtin", str(source), "-o", str(library)])
         (out / "libcuda.so").symlink_to(library.name)
 
@@ -242,7 +242,7 @@ def build_emulated_driver() -> Path:
         out.mkdir()
         rest = out / "rest.c"
         rest.write_text(
-            libcuda.rest_source(_driver_calls(), source.read_text(encoding="utf-8")), encoding="utf-8"
+            libcuda.rest_source(driver_calls(), source.read_text(encoding="utf-8")), encoding="utf-8"
         )
         compiler = find_gxx()
         _run([compiler, "-x", "c", "-c", "-fPIC", "-w", "-fno-builtin", str(rest), "-o", str(out / "rest.o")])
@@ -257,7 +257,8 @@ _LIBCUDA_FLAGS = ["-O1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
 
 
 @cache
-def _driver_calls() -> frozenset[str]:
+def driver_calls() -> frozenset[str]:
+    """Names of all calls of the driver that the toolkit's cuda.h declares."""
     command = [find_gxx(), "-E", "-P", "-x", "c", "-I", str(cuda_root() / "include"), "-"]
     found: set[str] = set()
     for variant in libcuda.VARIANTS:

@@ -71,9 +71,8 @@ class Prepared:
 
     def run(self, stream: Any, addresses: Mapping[str, int]) -> None:
         """Queue it on *stream*."""
-        _, _, depth = self.launch.grid
         self.function.prepared_async_call(
-            (*self.launch.grid[:2], depth),
+            self.launch.grid,
             self.launch.block,
             stream,
             *self.launch.values(addresses),

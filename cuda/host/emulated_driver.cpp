@@ -1,8 +1,8 @@
 // A pretend libcuda.so.1, to test what drives a GPU on a machine without one: pycuda's calls work,
 // kernels run on the CPU through host_shim, and time is virtual and made up.
 //
-// Work is queued, as on a GPU: every stream has a thread of its own, so that kernels that wait for a
-// peer or for the host really do. A module image is the text HOST_SHIM:path. Every device is named
+// Work is queued, as on a GPU: every stream has a thread of its own, so that kernels that wait for
+// a peer or for the host really do. A module image is the text HOST_SHIM:path. Every device is named
 // EMULATED: no figure of a run counts.
 //
 // Environment: EMULATED_DEVICES (1), EMULATED_CC (90), EMULATED_SCHEDULE (0, see host_shim.h),
@@ -50,8 +50,8 @@ using Pointer = unsigned long long;
 using Task = std::function<Result()>;
 
 constexpr double KERNEL_NS = 5000, COPY_NS = 2000, COPY_BYTES_PER_NS = 50, CLOCK_GHZ = 1.98;
-constexpr size_t MEMORY_BYTES = 1ull << 33, PLAIN_SHARED_BYTES = 48 * 1024, SMALL_SHARED_BYTES = 99 * 1024,
-                 LARGE_SHARED_BYTES = 227 * 1024;
+constexpr size_t MEMORY_BYTES = 1ull << 33, PLAIN_SHARED_BYTES = 48 * 1024,
+                 SMALL_SHARED_BYTES = 99 * 1024, LARGE_SHARED_BYTES = 227 * 1024;
 constexpr int MOST_DEVICES = 8, SMALL_SHARED_CC = 120, POISON = 0xA5;
 
 int setting(const char* name, int otherwise) {
@@ -185,7 +185,7 @@ std::vector<Context*> context_stack;
 std::map<int, Context> primary_contexts;
 std::map<Pointer, size_t> allocations;  // of device memory
 std::set<Stream*> streams;
-std::atomic<int> failure{SUCCESS};      // sticks, as a GPU's does
+std::atomic<int> failure{SUCCESS};  // sticks, as a GPU's does
 
 int current_device() { return context_stack.empty() ? 0 : context_stack.back()->device; }
 
@@ -272,11 +272,13 @@ Arguments packed_arguments(void** extra) {
   return found;
 }
 
-Result run_kernel(const Kernel& kernel, const int* sizes, size_t shared, const unsigned char* packed, int device) {
+Result run_kernel(const Kernel& kernel, const int* sizes, size_t shared,
+                  const unsigned char* packed, int device) {
   Device& on = devices[device];
-  kernel.module->find<void (*)(uint64_t, uint64_t)>("shim_set_clock")(static_cast<uint64_t>(on.ns()),
-                                                                     static_cast<uint64_t>(on.cycles()));
-  const int result = kernel.entry(sizes, shared, packed, setting("EMULATED_SCHEDULE", 0), device_count() > 1 ? 1 : 2);
+  kernel.module->find<void (*)(uint64_t, uint64_t)>("shim_set_clock")(
+      static_cast<uint64_t>(on.ns()), static_cast<uint64_t>(on.cycles()));
+  const int result = kernel.entry(sizes, shared, packed, setting("EMULATED_SCHEDULE", 0),
+                                  device_count() > 1 ? 1 : 2);
   on.run_kernel();
   if (!result) return SUCCESS;
   std::fprintf(stderr, "emulated driver: kernel %s: %s\n", kernel.name.c_str(),
@@ -313,10 +315,10 @@ int cuDeviceGetPCIBusId(char* id, int bytes, int device) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   static const std::map<int, int> known = {
-      {1, 1024},      // threads in a block
-      {2, 1024},      // of which along x
+      {1, 1024},  // threads in a block
+      {2, 1024},  // of which along x
       {8, PLAIN_SHARED_BYTES},
-      {10, 32},       // lanes of a warp
+      {10, 32},  // lanes of a warp
       {13, static_cast<int>(CLOCK_GHZ * 1e6)},
       {16, 132},      // SMs
       {36, 3201000},  // memory clock, kHz
@@ -350,7 +352,9 @@ int cuCtxDestroy_v2(void* context) {
   return SUCCESS;
 }
 int cuCtxDetach(void* context) { return cuCtxDestroy_v2(context); }
-int cuCtxPushCurrent_v2(void* context) { return context_stack.push_back(static_cast<Context*>(context)), SUCCESS; }
+int cuCtxPushCurrent_v2(void* context) {
+  return context_stack.push_back(static_cast<Context*>(context)), SUCCESS;
+}
 int cuCtxPopCurrent_v2(void** context) {
   if (context_stack.empty()) return INVALID_CONTEXT;
   if (context) *context = context_stack.back();
@@ -372,7 +376,8 @@ int cuCtxEnablePeerAccess(void* peer, unsigned) {
 }
 int cuCtxDisablePeerAccess(void* peer) {
   if (context_stack.empty()) return INVALID_CONTEXT;
-  return context_stack.back()->peers.erase(static_cast<Context*>(peer)) ? SUCCESS : PEER_ACCESS_NOT_ENABLED;
+  return context_stack.back()->peers.erase(static_cast<Context*>(peer)) ? SUCCESS
+                                                                        : PEER_ACCESS_NOT_ENABLED;
 }
 
 // ---- memory ----
@@ -390,7 +395,9 @@ int cuMemFree_v2(Pointer at) {
   if (!allocations.erase(at)) return INVALID_VALUE;
   return std::free(host(at)), SUCCESS;
 }
-int cuMemGetInfo_v2(size_t* free_bytes, size_t* bytes) { return *free_bytes = *bytes = MEMORY_BYTES, SUCCESS; }
+int cuMemGetInfo_v2(size_t* free_bytes, size_t* bytes) {
+  return *free_bytes = *bytes = MEMORY_BYTES, SUCCESS;
+}
 int cuMemHostAlloc(void** at, size_t bytes, unsigned) {
   if (posix_memalign(at, 4096, std::max<size_t>(bytes, 1))) return OUT_OF_MEMORY;
   return std::memset(*at, 0, bytes), SUCCESS;
@@ -406,7 +413,8 @@ int cuMemcpyDtoH_v2(void* to, Pointer from, size_t bytes) {
   return is_inside_an_allocation(from, bytes) ? copy_now(to, host(from), bytes) : INVALID_VALUE;
 }
 int cuMemcpyDtoD_v2(Pointer to, Pointer from, size_t bytes) {
-  if (!is_inside_an_allocation(to, bytes) || !is_inside_an_allocation(from, bytes)) return INVALID_VALUE;
+  if (!is_inside_an_allocation(to, bytes) || !is_inside_an_allocation(from, bytes))
+    return INVALID_VALUE;
   return copy_now(host(to), host(from), bytes);
 }
 int cuMemcpyHtoDAsync_v2(Pointer to, const void* from, size_t bytes, void* stream) {
@@ -418,16 +426,25 @@ int cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t bytes, void* stream) {
   return enqueue(stream, copy_task(current_device(), to, host(from), bytes));
 }
 int cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, size_t bytes, void* stream) {
-  if (!is_inside_an_allocation(to, bytes) || !is_inside_an_allocation(from, bytes)) return INVALID_VALUE;
+  if (!is_inside_an_allocation(to, bytes) || !is_inside_an_allocation(from, bytes))
+    return INVALID_VALUE;
   return enqueue(stream, copy_task(current_device(), host(to), host(from), bytes));
 }
-int cuMemcpyPeer(Pointer to, void*, Pointer from, void*, size_t bytes) { return cuMemcpyDtoD_v2(to, from, bytes); }
+int cuMemcpyPeer(Pointer to, void*, Pointer from, void*, size_t bytes) {
+  return cuMemcpyDtoD_v2(to, from, bytes);
+}
 int cuMemcpyPeerAsync(Pointer to, void*, Pointer from, void*, size_t bytes, void* stream) {
   return cuMemcpyDtoDAsync_v2(to, from, bytes, stream);
 }
-int cuMemsetD8_v2(Pointer at, unsigned char value, size_t count) { return fill_later(at, value, count, nullptr); }
-int cuMemsetD16_v2(Pointer at, unsigned short value, size_t count) { return fill_later(at, value, count, nullptr); }
-int cuMemsetD32_v2(Pointer at, unsigned value, size_t count) { return fill_later(at, value, count, nullptr); }
+int cuMemsetD8_v2(Pointer at, unsigned char value, size_t count) {
+  return fill_later(at, value, count, nullptr);
+}
+int cuMemsetD16_v2(Pointer at, unsigned short value, size_t count) {
+  return fill_later(at, value, count, nullptr);
+}
+int cuMemsetD32_v2(Pointer at, unsigned value, size_t count) {
+  return fill_later(at, value, count, nullptr);
+}
 int cuMemsetD8Async(Pointer at, unsigned char value, size_t count, void* stream) {
   return fill_later(at, value, count, stream);
 }
@@ -440,7 +457,8 @@ int cuMemsetD32Async(Pointer at, unsigned value, size_t count, void* stream) {
 
 // ---- modules and launches ----
 
-int cuModuleLoadDataEx(void** module, const void* image, unsigned options, const int* option, void** value) {
+int cuModuleLoadDataEx(void** module, const void* image, unsigned options, const int* option,
+                       void** value) {
   constexpr int ERROR_LOG_BUFFER = 5, ERROR_LOG_BYTES = 6;
   for (unsigned i = 0; i < options; ++i) {
     if (option[i] == ERROR_LOG_BUFFER) *static_cast<char*>(value[i]) = 0;
@@ -467,17 +485,20 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
 }
 int cuFuncGetAttribute(int* value, int, void*) { return *value = 0, SUCCESS; }
 int cuFuncSetBlockShape(void*, int, int, int) { return SUCCESS; }
-int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                   unsigned block_y, unsigned block_z, unsigned shared, void* stream, void**, void** extra) {
+int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                   void* stream, void**, void** extra) {
   const auto* kernel = static_cast<Kernel*>(function);
   if (shared > kernel->shared_limit) return INVALID_VALUE;
-  const std::vector<int> sizes = {static_cast<int>(grid_x),  static_cast<int>(grid_y),  static_cast<int>(grid_z),
-                                  static_cast<int>(block_x), static_cast<int>(block_y), static_cast<int>(block_z)};
+  const std::vector<int> sizes = {static_cast<int>(grid_x),  static_cast<int>(grid_y),
+                                  static_cast<int>(grid_z),  static_cast<int>(block_x),
+                                  static_cast<int>(block_y), static_cast<int>(block_z)};
   const Arguments given = packed_arguments(extra);
   const auto* bytes = static_cast<const unsigned char*>(given.buffer);
   const std::vector<unsigned char> packed(bytes, bytes + given.bytes);
   const int device = current_device();
-  return enqueue(stream, [=] { return run_kernel(*kernel, sizes.data(), shared, packed.data(), device); });
+  return enqueue(stream,
+                 [=] { return run_kernel(*kernel, sizes.data(), shared, packed.data(), device); });
 }
 
 // ---- streams, events, graphs ----
@@ -490,7 +511,9 @@ int cuStreamDestroy_v2(void* stream) {
   return delete static_cast<Stream*>(stream), SUCCESS;
 }
 int cuStreamSynchronize(void* stream) { return wait_for(stream); }
-int cuStreamQuery(void* stream) { return !stream || static_cast<Stream*>(stream)->is_idle() ? SUCCESS : NOT_READY; }
+int cuStreamQuery(void* stream) {
+  return !stream || static_cast<Stream*>(stream)->is_idle() ? SUCCESS : NOT_READY;
+}
 int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   return enqueue(stream, [=] { return static_cast<Event*>(event)->wait(), SUCCESS; });
 }
@@ -519,7 +542,9 @@ int cuEventElapsedTime(float* ms, void* begin, void* end) {
   if (from.moment == Moment::PENDING || to.moment == Moment::PENDING) return NOT_READY;
   return *ms = static_cast<float>((to.ns - from.ns) * 1e-6), SUCCESS;
 }
-int cuEventElapsedTime_v2(float* ms, void* begin, void* end) { return cuEventElapsedTime(ms, begin, end); }
+int cuEventElapsedTime_v2(float* ms, void* begin, void* end) {
+  return cuEventElapsedTime(ms, begin, end);
+}
 int cuStreamBeginCapture_v2(void* stream, int) {
   return static_cast<Stream*>(stream)->capture = std::make_unique<Graph>(), SUCCESS;
 }
@@ -538,7 +563,9 @@ int cuGraphLaunch(void* executable, void* stream) {
     return SUCCESS;
   });
 }
-int cuGraphExecDestroy(void* executable) { return drain(), delete static_cast<Graph*>(executable), SUCCESS; }
+int cuGraphExecDestroy(void* executable) {
+  return drain(), delete static_cast<Graph*>(executable), SUCCESS;
+}
 int cuGraphDestroy(void* graph) { return delete static_cast<Graph*>(graph), SUCCESS; }
 
 // ---- errors ----

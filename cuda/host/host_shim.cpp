@@ -45,7 +45,8 @@ void switch_to_scheduler([[maybe_unused]] bool dying) {
   Fiber* self = fiber;
 #ifdef SHIM_ASAN
   Block* home = block;
-  __sanitizer_start_switch_fiber(dying ? nullptr : &self->fake_stack, home->scheduler_bottom, home->scheduler_size);
+  __sanitizer_start_switch_fiber(dying ? nullptr : &self->fake_stack, home->scheduler_bottom,
+                                 home->scheduler_size);
 #endif
   shim_switch(&self->stack_pointer, block->scheduler_stack);
 #ifdef SHIM_ASAN
@@ -88,7 +89,10 @@ void finish_copy(const AsyncCopy& copy) {
 class BlockRun {
  public:
   BlockRun(Block& home, std::mt19937& luck)
-      : home_(home), luck_(luck), live_(static_cast<int>(home.fibers.size())), warps_((live_ + WARP - 1) / WARP) {
+      : home_(home),
+        luck_(luck),
+        live_(static_cast<int>(home.fibers.size())),
+        warps_((live_ + WARP - 1) / WARP) {
     for (int i = 0; i < warps_; ++i) order_.push_back(backward() ? warps_ - 1 - i : i);
   }
 
@@ -113,7 +117,8 @@ class BlockRun {
     bool moved = false;
     if (random()) std::shuffle(order_.begin(), order_.end(), luck_);
     for (int warp : order_)
-      for (int left = steps(); left > 0 && home_.error.empty() && step_warp(warp); --left) moved = true;
+      for (int left = steps(); left > 0 && home_.error.empty() && step_warp(warp); --left)
+        moved = true;
     return moved;
   }
 
@@ -122,7 +127,9 @@ class BlockRun {
     return release_warp(warp) || moved;
   }
 
-  int lanes_of(int warp) const { return std::min(WARP, static_cast<int>(home_.fibers.size()) - warp * WARP); }
+  int lanes_of(int warp) const {
+    return std::min(WARP, static_cast<int>(home_.fibers.size()) - warp * WARP);
+  }
 
   bool run_lanes(int warp) {
     const int lanes = lanes_of(warp);
@@ -130,7 +137,8 @@ class BlockRun {
     for (int i = 0; i < lanes; ++i) order[i] = backward() ? lanes - 1 - i : i;
     if (random()) std::shuffle(order, order + lanes, luck_);
     bool moved = false;
-    for (int i = 0; i < lanes && home_.error.empty(); ++i) moved |= run_lane(home_.fibers[warp * WARP + order[i]]);
+    for (int i = 0; i < lanes && home_.error.empty(); ++i)
+      moved |= run_lane(home_.fibers[warp * WARP + order[i]]);
     return moved;
   }
 
@@ -194,8 +202,9 @@ class BlockRun {
       at_barrier += f.state == State::AT_BARRIER;
       at_warp_op += f.state == State::AT_WARP_OP;
     }
-    return "deadlock: " + std::to_string(at_barrier) + " threads at __syncthreads, " + std::to_string(at_warp_op) +
-           " at a warp operation, " + std::to_string(home_.fibers.size() - live_) + " exited";
+    return "deadlock: " + std::to_string(at_barrier) + " threads at __syncthreads, " +
+           std::to_string(at_warp_op) + " at a warp operation, " +
+           std::to_string(home_.fibers.size() - live_) + " exited";
   }
 
   Block& home_;
@@ -266,7 +275,8 @@ void run_block(Grid& grid, Block& b, long number, char* stacks) {
 
 void run_blocks(Grid& grid) {
   const size_t stack_bytes = STACK_BYTES * grid.threads();
-  void* stacks = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* stacks = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   Block b = prepare_block(grid);
   block = &b;
   virtual_ns = grid.ns, virtual_cycles = grid.cycles;
@@ -335,7 +345,8 @@ void pause_spin() {
 uint64_t clock_ns() { return virtual_ns; }
 uint64_t clock_cycles() { return virtual_cycles; }
 
-int run_grid(const LaunchShape& shape, void (*entry)(void*), void* argument, int schedule, int workers) {
+int run_grid(const LaunchShape& shape, void (*entry)(void*), void* argument, int schedule,
+             int workers) {
   Grid grid;
   grid.shape = shape, grid.entry = entry, grid.argument = argument, grid.schedule = schedule;
   grid.ns = virtual_ns, grid.cycles = virtual_cycles;

@@ -57,8 +57,8 @@
 namespace shim {
 
 constexpr int WARP = 32;
-constexpr int SLOT_BYTES = 32;    // what one lane publishes in a warp operation
-constexpr int RING = 64;          // warp operations whose results stay readable
+constexpr int SLOT_BYTES = 32;  // what one lane publishes in a warp operation
+constexpr int RING = 64;        // warp operations whose results stay readable
 constexpr size_t STACK_BYTES = 128 * 1024;
 
 enum class State : uint8_t { READY, AT_BARRIER, AT_WARP_OP, DONE };
@@ -67,21 +67,21 @@ enum class WarpOp : uint8_t { SYNC, SHUFFLE, BALLOT, MMA, MATRIX };
 struct AsyncCopy {
   void* to;
   const void* from;
-  int bytes, zeros;               // copied, then filled with zeros
-  int group;                      // the commit that it belongs to
+  int bytes, zeros;  // copied, then filled with zeros
+  int group;         // the commit that it belongs to
 };
 
 struct Fiber {
   uint3 thread;
   int lane, warp;
   State state;
-  uint32_t mask;                  // of the warp operation it waits at
+  uint32_t mask;  // of the warp operation it waits at
   WarpOp op;
-  int result;                     // where in the ring the answer is
-  int vote;                       // what it brings to a barrier, then the sum
+  int result;  // where in the ring the answer is
+  int vote;    // what it brings to a barrier, then the sum
   unsigned char slot[SLOT_BYTES];
   std::vector<AsyncCopy> copies;
-  int committed;                  // groups of asynchronous copies
+  int committed;  // groups of asynchronous copies
   void* stack_pointer;
   char* stack;
 #ifdef SHIM_ASAN
@@ -100,7 +100,7 @@ struct LaunchShape {
 
 struct Block {
   std::vector<Fiber> fibers;
-  std::vector<WarpResult> ring;   // RING for each warp
+  std::vector<WarpResult> ring;  // RING for each warp
   std::vector<int> ring_position;
   std::vector<unsigned char> shared;
   LaunchShape shape;
@@ -122,8 +122,8 @@ extern __thread Fiber* fiber;
 extern __thread Block* block;
 
 void yield();
-void fail(const char* problem);   // of the running block; does not return to the kernel
-int meet_block(int vote);         // the sum of all votes
+void fail(const char* problem);  // of the running block; does not return to the kernel
+int meet_block(int vote);        // the sum of all votes
 const WarpResult& meet_warp(uint32_t mask, const void* value, size_t bytes, WarpOp op);
 void copy_async(void* to, const void* from, int bytes, int zeros);
 void commit_async();
@@ -131,7 +131,8 @@ void wait_async(int groups_left);
 void pause_spin();
 uint64_t clock_ns();
 uint64_t clock_cycles();
-int run_grid(const LaunchShape& shape, void (*entry)(void*), void* argument, int schedule, int workers);
+int run_grid(const LaunchShape& shape, void (*entry)(void*), void* argument, int schedule,
+             int workers);
 
 template <class T>
 T read_as(const void* bytes) {
@@ -154,8 +155,8 @@ inline int source_lane(int wanted, int width) {
 
 // Reads the arguments from a packed buffer, each at its natural alignment, as the driver does.
 template <class... A, size_t... I>
-int launch_packed(void (*kernel)(A...), const LaunchShape& shape, const unsigned char* packed, int schedule,
-                  int workers, std::index_sequence<I...>) {
+int launch_packed(void (*kernel)(A...), const LaunchShape& shape, const unsigned char* packed,
+                  int schedule, int workers, std::index_sequence<I...>) {
   using Values = std::tuple<std::decay_t<A>...>;
   struct Call {
     void (*kernel)(A...);
@@ -170,14 +171,16 @@ int launch_packed(void (*kernel)(A...), const LaunchShape& shape, const unsigned
   (take(std::get<I>(call.values)), ...);
   (void)take;
   return run_grid(
-      shape, [](void* c) { std::apply(static_cast<Call*>(c)->kernel, static_cast<Call*>(c)->values); }, &call,
-      schedule, workers);
+      shape,
+      [](void* c) { std::apply(static_cast<Call*>(c)->kernel, static_cast<Call*>(c)->values); },
+      &call, schedule, workers);
 }
 
 template <class... A>
-int launch(void (*kernel)(A...), const int* sizes, size_t shared_bytes, const unsigned char* packed, int schedule,
-           int workers) {
-  const LaunchShape shape{dim3(sizes[0], sizes[1], sizes[2]), dim3(sizes[3], sizes[4], sizes[5]), shared_bytes};
+int launch(void (*kernel)(A...), const int* sizes, size_t shared_bytes, const unsigned char* packed,
+           int schedule, int workers) {
+  const LaunchShape shape{dim3(sizes[0], sizes[1], sizes[2]), dim3(sizes[3], sizes[4], sizes[5]),
+                          shared_bytes};
   return launch_packed(kernel, shape, packed, schedule, workers, std::index_sequence_for<A...>{});
 }
 
@@ -190,10 +193,11 @@ int launch(void (*kernel)(A...), const int* sizes, size_t shared_bytes, const un
 
 #include "host_twins.h"
 
-// A kernel's entry on the host: int NAME_host(sizes, shared bytes, packed arguments, schedule, workers).
-#define HOST_ENTRY(kernel)                                                                                    \
-  extern "C" int kernel##_host(const int* sizes, size_t shared_bytes, const unsigned char* packed, int schedule, \
-                               int workers) {                                                                 \
-    return shim::launch(kernel, sizes, shared_bytes, packed, schedule, workers);                              \
+// A kernel's entry on the host: int NAME_host(sizes, shared bytes, packed arguments, schedule,
+// workers).
+#define HOST_ENTRY(kernel)                                                                         \
+  extern "C" int kernel##_host(const int* sizes, size_t shared_bytes, const unsigned char* packed, \
+                               int schedule, int workers) {                                        \
+    return shim::launch(kernel, sizes, shared_bytes, packed, schedule, workers);                   \
   }
 #define DYNAMIC_SHARED(Type, name) Type* name = reinterpret_cast<Type*>(shim::block->shared.data())

@@ -22,7 +22,8 @@ T __shfl_xor_sync(uint32_t mask, T value, int bits, int width = 32) {
 
 template <class T>
 T __shfl_down_sync(uint32_t mask, T value, unsigned by, int width = 32) {
-  return shim::shuffle(mask, value, shim::source_lane(shim::fiber->lane + static_cast<int>(by), width));
+  return shim::shuffle(mask, value,
+                       shim::source_lane(shim::fiber->lane + static_cast<int>(by), width));
 }
 
 inline uint32_t __ballot_sync(uint32_t mask, int vote) {
@@ -44,7 +45,9 @@ inline float __expf(float x) { return std::exp(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline void __threadfence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline unsigned atomicAdd(unsigned* at, unsigned value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
+inline unsigned atomicAdd(unsigned* at, unsigned value) {
+  return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+}
 using std::max;
 using std::min;
 
@@ -113,8 +116,12 @@ void wait_async() {
   shim::wait_async(GROUPS_LEFT);
 }
 
-inline void store_release(unsigned* flag, unsigned value) { __atomic_store_n(flag, value, __ATOMIC_RELEASE); }
-inline unsigned load_acquire(const unsigned* flag) { return __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
+inline void store_release(unsigned* flag, unsigned value) {
+  __atomic_store_n(flag, value, __ATOMIC_RELEASE);
+}
+inline unsigned load_acquire(const unsigned* flag) {
+  return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
 inline void pause_spin() { shim::pause_spin(); }
 inline uint64_t stamp_ns() { return shim::clock_ns(); }
 inline uint64_t stamp_cycles() { return shim::clock_cycles(); }

@@ -40,26 +40,27 @@ __device__ void find_wrong(const Nodes& nodes, unsigned* wrong, int lane) {
 __device__ int find_leaf(const Nodes& nodes, const unsigned* wrong, int lane) {
   unsigned best = 0;
   for (int i = lane; i < nodes.count; i += WARP_LANES)
-    if (!nodes.sees_any(i, wrong)) best = max(best, static_cast<unsigned>(nodes.depth[i]) << 16 | (0xffffu - i));
+    if (!nodes.sees_any(i, wrong))
+      best = max(best, static_cast<unsigned>(nodes.depth[i]) << 16 | (0xffffu - i));
   return 0xffff - static_cast<int>(warp_max(best) & 0xffffu);
 }
 
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(WARP_LANES) accept_tree(
-    const int* __restrict__ token,      // [requests][size], as build_tree writes them
+    const int* __restrict__ token,  // [requests][size], as build_tree writes them
     const int* __restrict__ parent, const int* __restrict__ depth,
     const unsigned* __restrict__ sees,  // [requests][size][words]
     const int* __restrict__ nodes,      // [requests], the root among them
     const int* __restrict__ target,     // [requests][size]: the target's token after each node
     int size, int words,
-    int* __restrict__ length,           // [requests]: committed tokens, the target's own among them
-    int* __restrict__ path,             // [requests][size]: accepted nodes after the root, then -1
-    int* __restrict__ committed) {      // [requests][size]: their tokens and the target's next, then -1
+    int* __restrict__ length,       // [requests]: committed tokens, the target's own among them
+    int* __restrict__ path,         // [requests][size]: accepted nodes after the root, then -1
+    int* __restrict__ committed) {  // [requests][size]: their tokens and the target's next, then -1
   __shared__ unsigned wrong[MOST_WORDS];
   const int lane = threadIdx.x, row = blockIdx.x * size;
-  const Nodes tree = {token + row, parent + row, depth + row, sees + row * words, target + row,
-                      nodes[blockIdx.x], words};
+  const Nodes tree = {token + row,  parent + row,      depth + row, sees + row * words,
+                      target + row, nodes[blockIdx.x], words};
   find_wrong(tree, wrong, lane);
   const int leaf = find_leaf(tree, wrong, lane), accepted = tree.depth[leaf];
   for (int i = lane; i < size; i += WARP_LANES) path[row + i] = committed[row + i] = -1;

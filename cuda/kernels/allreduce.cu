@@ -4,7 +4,8 @@
 //   one shot  every rank reads all of every peer's input
 //   two shot  every rank sums its own slice, then gathers the slices of the others
 //   stand-in  the one-shot sum on one GPU with all inputs in its own memory: no link is crossed
-//             and nobody is waited for, so it says nothing about an AllReduce but the kernel's own time
+//             and nobody is waited for, so it says nothing about an AllReduce but the kernel's own
+//             time
 //
 // Handshakes are per block: block b of a rank waits for block b of the others only.
 #include "device.cuh"
@@ -83,16 +84,18 @@ __device__ void reduce(const uint4* const* inputs, int ranks, int begin, int end
 __device__ void gather(const uint4* const* slices, int ranks, int slice, int vectors, uint4* out) {
   const int stride = gridDim.x * blockDim.x;
   for (int r = 0; r < ranks; ++r)
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < slice && r * slice + i < vectors; i += stride)
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < slice && r * slice + i < vectors;
+         i += stride)
       out[r * slice + i] = slices[r][i];
 }
 
 }  // namespace
 
 // inputs: [ranks] pointers to [vectors] of eight bf16 values; flags zero before the first call.
-extern "C" __global__ void __launch_bounds__(THREADS) allreduce_one_shot(
-    const uint4* const* inputs, unsigned* const* flags, int rank, int ranks, unsigned epoch, int vectors, uint4* out,
-    unsigned* timed_out, unsigned long long limit_ns) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    allreduce_one_shot(const uint4* const* inputs, unsigned* const* flags, int rank, int ranks,
+                       unsigned epoch, int vectors, uint4* out, unsigned* timed_out,
+                       unsigned long long limit_ns) {
   const Peers peers = {flags, rank, ranks, epoch, timed_out, limit_ns};
   meet_peers(peers, 0);
   reduce(inputs, ranks, 0, vectors, out);
@@ -101,9 +104,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) allreduce_one_shot(
 HOST_ENTRY(allreduce_one_shot)
 
 // slices: [ranks] pointers to room for ceil(vectors / ranks) vectors, one in each rank's memory.
-extern "C" __global__ void __launch_bounds__(THREADS) allreduce_two_shot(
-    const uint4* const* inputs, uint4* const* slices, unsigned* const* flags, int rank, int ranks, unsigned epoch,
-    int vectors, uint4* out, unsigned* timed_out, unsigned long long limit_ns) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    allreduce_two_shot(const uint4* const* inputs, uint4* const* slices, unsigned* const* flags,
+                       int rank, int ranks, unsigned epoch, int vectors, uint4* out,
+                       unsigned* timed_out, unsigned long long limit_ns) {
   const Peers peers = {flags, rank, ranks, epoch, timed_out, limit_ns};
   const int slice = (vectors + ranks - 1) / ranks;
   meet_peers(peers, 0);
@@ -113,8 +117,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) allreduce_two_shot(
 }
 HOST_ENTRY(allreduce_two_shot)
 
-extern "C" __global__ void __launch_bounds__(THREADS) allreduce_standin(const uint4* const* inputs, int ranks,
-                                                                        int vectors, uint4* out) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    allreduce_standin(const uint4* const* inputs, int ranks, int vectors, uint4* out) {
   reduce(inputs, ranks, 0, vectors, out);
 }
 HOST_ENTRY(allreduce_standin)

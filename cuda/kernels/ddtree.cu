@@ -52,24 +52,28 @@ __device__ Candidate find_best(const Frontier& frontier, int slots, int lane) {
   return best;
 }
 
-__device__ __forceinline__ void push(Frontier& frontier, int slot, int rank, double probability, int push) {
+__device__ __forceinline__ void push(Frontier& frontier, int slot, int rank, double probability,
+                                     int push) {
   frontier.rank[slot] = static_cast<short>(rank);
   frontier.slot[slot] = candidate(probability, push, slot);
 }
 
 // The next sibling goes into the popped slot, whose parent stays, and counts as pushed before the
 // first child.
-__device__ void push_followers(Frontier& frontier, const Tree& tree, const float* marginal, int positions, int ranks,
-                               int popped, int node, int slots) {
-  const int parent = frontier.parent[popped], rank = frontier.rank[popped] + 1, depth = tree.depth[node];
-  const double sibling = rank < ranks ? tree.probability[parent] * marginal[(depth - 1) * ranks + rank] : 0.0;
+__device__ void push_followers(Frontier& frontier, const Tree& tree, const float* marginal,
+                               int positions, int ranks, int popped, int node, int slots) {
+  const int parent = frontier.parent[popped], rank = frontier.rank[popped] + 1,
+            depth = tree.depth[node];
+  const double sibling =
+      rank < ranks ? tree.probability[parent] * marginal[(depth - 1) * ranks + rank] : 0.0;
   const double child = depth < positions ? tree.probability[node] * marginal[depth * ranks] : 0.0;
   push(frontier, popped, rank, sibling, 2 * node - 1);
   frontier.parent[slots] = static_cast<short>(node);
   push(frontier, slots, 0, child, 2 * node);
 }
 
-__device__ __forceinline__ void inherit_sight(Tree& tree, int node, int parent, int words, int lane) {
+__device__ __forceinline__ void inherit_sight(Tree& tree, int node, int parent, int words,
+                                              int lane) {
   if (lane >= words) return;
   const unsigned own = lane == node / 32 ? 1u << node % 32 : 0u;
   tree.sees[node * words + lane] = (node == parent ? 0u : tree.sees[parent * words + lane]) | own;
@@ -80,7 +84,8 @@ struct Output {
   double* probability;
   unsigned* sees;
 
-  __device__ void write(int node, int its_parent, int its_depth, int its_token, double its_probability) const {
+  __device__ void write(int node, int its_parent, int its_depth, int its_token,
+                        double its_probability) const {
     parent[node] = its_parent;
     depth[node] = its_depth;
     token[node] = its_token;
@@ -101,11 +106,11 @@ extern "C" __global__ void __launch_bounds__(WARP_LANES) build_tree(
     const int* __restrict__ tokens,       // [requests][positions][ranks]
     const int* __restrict__ root_token,   // [requests]
     int positions, int ranks, int budget,
-    int* __restrict__ parent,             // [requests][budget + 1]
-    int* __restrict__ depth,              // 0 for the root
+    int* __restrict__ parent,  // [requests][budget + 1]
+    int* __restrict__ depth,   // 0 for the root
     int* __restrict__ token, double* __restrict__ probability,
-    unsigned* __restrict__ sees,          // [requests][budget + 1][words]: itself, its ancestors, the root
-    int* __restrict__ nodes) {            // [requests], the root among them
+    unsigned* __restrict__ sees,  // [requests][budget + 1][words]: itself, its ancestors, the root
+    int* __restrict__ nodes) {    // [requests], the root among them
   __shared__ float marginal[MOST_CHOICES];
   __shared__ Frontier frontier;
   __shared__ Tree tree;
@@ -113,7 +118,8 @@ extern "C" __global__ void __launch_bounds__(WARP_LANES) build_tree(
   const Output out = {parent + request * size, depth + request * size, token + request * size,
                       probability + request * size, sees + request * size * words};
   tokens += request * positions * ranks;
-  for (int i = lane; i < positions * ranks; i += WARP_LANES) marginal[i] = marginals[request * positions * ranks + i];
+  for (int i = lane; i < positions * ranks; i += WARP_LANES)
+    marginal[i] = marginals[request * positions * ranks + i];
   __syncwarp();
   if (lane == 0) {
     tree.probability[0] = 1.0;
@@ -134,7 +140,8 @@ extern "C" __global__ void __launch_bounds__(WARP_LANES) build_tree(
       const int position = tree.depth[from], rank = frontier.rank[slot];
       tree.probability[count] = __longlong_as_double(best.probability);
       tree.depth[count] = static_cast<short>(position + 1);
-      out.write(count, from, position + 1, tokens[position * ranks + rank], tree.probability[count]);
+      out.write(count, from, position + 1, tokens[position * ranks + rank],
+                tree.probability[count]);
       push_followers(frontier, tree, marginal, positions, ranks, slot, count, count);
     }
     __syncwarp();

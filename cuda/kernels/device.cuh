@@ -11,15 +11,17 @@
 #include <cstdint>
 
 #define HOST_ENTRY(kernel)
-#define DYNAMIC_SHARED(Type, name)                                 \
-  extern __shared__ __align__(16) unsigned char name##_bytes[];    \
+#define DYNAMIC_SHARED(Type, name)                              \
+  extern __shared__ __align__(16) unsigned char name##_bytes[]; \
   Type* name = reinterpret_cast<Type*>(name##_bytes)
 
 // Lane 4g + t holds rows g and g + 8 of A (m16 k16), column g of B (k16 n8) and, of the sum,
 // columns 2t and 2t + 1 of rows g (sum[0], sum[1]) and g + 8 (sum[2], sum[3]).
-__device__ __forceinline__ void mma_bf16(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+__device__ __forceinline__ void mma_bf16(float (&sum)[4], const uint32_t (&a)[4],
+                                         const uint32_t (&b)[2]) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};\n"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
@@ -49,23 +51,28 @@ template <int BYTES>
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool valid = true) {
   const int bytes = valid ? BYTES : 0;
   if constexpr (BYTES == 16)  // past L1: what is streamed is read once
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n"
-                 :: "r"(shared_address(to)), "l"(from), "r"(bytes) : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)),
+        "l"(from), "r"(bytes)
+        : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n"
-                 :: "r"(shared_address(to)), "l"(from), "n"(BYTES), "r"(bytes) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(shared_address(to)),
+                 "l"(from), "n"(BYTES), "r"(bytes)
+                 : "memory");
 }
 
-__device__ __forceinline__ void commit_async() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+__device__ __forceinline__ void commit_async() {
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
 
 // Until at most GROUPS_LEFT of this thread's newest groups are still under way.
 template <int GROUPS_LEFT>
 __device__ __forceinline__ void wait_async() {
-  asm volatile("cp.async.wait_group %0;\n" :: "n"(GROUPS_LEFT) : "memory");
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(GROUPS_LEFT) : "memory");
 }
 
 __device__ __forceinline__ void store_release(unsigned* flag, unsigned value) {
-  asm volatile("st.release.sys.global.u32 [%0], %1;\n" :: "l"(flag), "r"(value) : "memory");
+  asm volatile("st.release.sys.global.u32 [%0], %1;\n" ::"l"(flag), "r"(value) : "memory");
 }
 
 __device__ __forceinline__ unsigned load_acquire(const unsigned* flag) {
@@ -89,7 +96,8 @@ constexpr unsigned ALL_LANES = 0xffffffffu;
 
 template <class T>
 __device__ __forceinline__ T warp_max(T value, int lanes = WARP_LANES) {
-  for (int bits = lanes / 2; bits; bits /= 2) value = max(value, __shfl_xor_sync(ALL_LANES, value, bits));
+  for (int bits = lanes / 2; bits; bits /= 2)
+    value = max(value, __shfl_xor_sync(ALL_LANES, value, bits));
   return value;
 }
 
@@ -123,5 +131,6 @@ __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
 
 __device__ __forceinline__ uint4 pack_bf16(const Eight& eight) {
   const float* v = eight.value;
-  return {pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7])};
+  return {pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]),
+          pack_bf16(v[6], v[7])};
 }

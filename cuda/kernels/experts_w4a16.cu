@@ -18,7 +18,7 @@ constexpr int VECTORS = UNIT_COLUMNS / 64;  // 16-byte vectors of weights a lane
 constexpr int TOKENS = 8;                   // the n8 side
 constexpr int WARPS = 4;
 constexpr int STAGES = 4;
-constexpr int DOWN_TILES = 4;               // tiles one after another in a warp
+constexpr int DOWN_TILES = 4;  // tiles one after another in a warp
 
 using Sum = float[4];
 
@@ -34,7 +34,8 @@ struct Slots {
   int row_vectors;
 
   __device__ const uint4* row(int slot, int end) const {
-    return slot < end ? activations + static_cast<size_t>(row_of_slot[slot]) * row_vectors : nullptr;
+    return slot < end ? activations + static_cast<size_t>(row_of_slot[slot]) * row_vectors
+                      : nullptr;
   }
 };
 
@@ -53,25 +54,29 @@ __device__ __forceinline__ uint32_t dequantise(uint32_t word, int shift) {
 __device__ __forceinline__ void fetch_unit(Unit& to, const Unit& from, int lane) {
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) copy_async<16>(&to.weights[v][lane], &from.weights[v][lane]);
-  copy_async<8>(reinterpret_cast<uint2*>(to.scales) + lane, reinterpret_cast<const uint2*>(from.scales) + lane);
+  copy_async<8>(reinterpret_cast<uint2*>(to.scales) + lane,
+                reinterpret_cast<const uint2*>(from.scales) + lane);
 }
 
 // Eight consecutive columns of every group; a lane with no token brings zeros.
-__device__ __forceinline__ void load_activations(uint4 (&to)[GROUPS], const uint4* row, int unit, int lane) {
+__device__ __forceinline__ void load_activations(uint4 (&to)[GROUPS], const uint4* row, int unit,
+                                                 int lane) {
 #pragma unroll
   for (int group = 0; group < GROUPS; ++group)
     to[group] = row ? row[(unit * GROUPS + group) * 4 + lane % 4] : uint4{0, 0, 0, 0};
 }
 
 // One mma step: columns 4 step ... 4 step + 3 of the lane's eight.
-__device__ __forceinline__ void multiply_step(Sum& sum, uint32_t weights, uint32_t low, uint32_t high) {
+__device__ __forceinline__ void multiply_step(Sum& sum, uint32_t weights, uint32_t low,
+                                              uint32_t high) {
   const uint32_t a[4] = {dequantise(weights, 0), dequantise(weights, 4), dequantise(weights, 8),
                          dequantise(weights, 12)};
   const uint32_t b[2] = {low, high};
   mma_bf16(sum, a, b);
 }
 
-__device__ __forceinline__ void multiply_unit(Sum& sum, const Unit& unit, const uint4 (&x)[GROUPS], int lane) {
+__device__ __forceinline__ void multiply_unit(Sum& sum, const Unit& unit, const uint4 (&x)[GROUPS],
+                                              int lane) {
 #pragma unroll
   for (int group = 0; group < GROUPS; ++group) {
     const uint4 vector = unit.weights[group / 2][lane];
@@ -89,8 +94,9 @@ __device__ __forceinline__ void multiply_unit(Sum& sum, const Unit& unit, const 
 // Streams `count` units from `from`, a warp's share; `first` is the number of the first one in its
 // tile. After each tile, or at the end, `finish` gets the sums and how many came before.
 template <class Finish>
-__device__ __forceinline__ void stream_units(Unit* ring, const Unit* from, int count, int first, int tile_units,
-                                             const uint4* row, int lane, Finish finish) {
+__device__ __forceinline__ void stream_units(Unit* ring, const Unit* from, int count, int first,
+                                             int tile_units, const uint4* row, int lane,
+                                             Finish finish) {
   __syncwarp();  // the ring's last user has read it
 #pragma unroll
   for (int u = 0; u < STAGES - 1; ++u) {
@@ -115,7 +121,8 @@ __device__ __forceinline__ void stream_units(Unit* ring, const Unit* from, int c
 }
 
 // Adds up the warps' sums in warp 0.
-__device__ __forceinline__ void reduce_warps(Sum& sum, Sum (*shared)[WARP_LANES], int warp, int lane) {
+__device__ __forceinline__ void reduce_warps(Sum& sum, Sum (*shared)[WARP_LANES], int warp,
+                                             int lane) {
   __syncthreads();  // the last sums have been read
 #pragma unroll
   for (int i = 0; i < 4; ++i) shared[warp][lane][i] = sum[i];
@@ -131,22 +138,24 @@ __device__ __forceinline__ float silu(float x) { return x / (1.f + __expf(-x)); 
 
 // out[slot][i] = silu(gate row i . x) * (up row i . x). A tile has 8 gate rows and their 8 up rows;
 // a block does one tile and its warps split the columns.
-extern "C" __global__ void __launch_bounds__(WARPS * WARP_LANES) experts_gate_up(
-    const void* __restrict__ weights,        // [experts][tiles][units] of Unit
-    const __nv_bfloat16* __restrict__ x,     // [tokens][columns]
-    const int* __restrict__ active,          // [1]: experts that have tokens
-    const int* __restrict__ expert,          // [active]
-    const int* __restrict__ offset,          // [active + 1]: the first slot of each
-    const int* __restrict__ token_of_slot,   // [slots]
-    int columns,
-    __nv_bfloat16* __restrict__ out) {       // [slots][8 tiles]
+extern "C" __global__ void __launch_bounds__(WARPS* WARP_LANES)
+    experts_gate_up(const void* __restrict__ weights,       // [experts][tiles][units] of Unit
+                    const __nv_bfloat16* __restrict__ x,    // [tokens][columns]
+                    const int* __restrict__ active,         // [1]: experts that have tokens
+                    const int* __restrict__ expert,         // [active]
+                    const int* __restrict__ offset,         // [active + 1]: the first slot of each
+                    const int* __restrict__ token_of_slot,  // [slots]
+                    int columns,
+                    __nv_bfloat16* __restrict__ out) {  // [slots][8 tiles]
   __shared__ Unit ring[WARPS][STAGES];
   __shared__ Sum sums[WARPS][WARP_LANES];
   if (static_cast<int>(blockIdx.y) >= *active) return;
-  const int warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES, tiles = gridDim.x, tile = blockIdx.x;
+  const int warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES, tiles = gridDim.x,
+            tile = blockIdx.x;
   const int tile_units = columns / UNIT_COLUMNS, share = tile_units / WARPS;
   const Unit* from = static_cast<const Unit*>(weights) +
-                     (static_cast<size_t>(expert[blockIdx.y]) * tiles + tile) * tile_units + warp * share;
+                     (static_cast<size_t>(expert[blockIdx.y]) * tiles + tile) * tile_units +
+                     warp * share;
   const Slots slots = {reinterpret_cast<const uint4*>(x), token_of_slot, columns / 8};
   const int end = offset[blockIdx.y + 1];
   for (int base = offset[blockIdx.y]; base < end; base += TOKENS) {
@@ -166,18 +175,20 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP_LANES) experts_gate_up
 HOST_ENTRY(experts_gate_up)
 
 // out[slot][i] = weight of the slot * (down row i . x of the slot). A warp does DOWN_TILES tiles.
-extern "C" __global__ void __launch_bounds__(WARPS * WARP_LANES) experts_down(
-    const void* __restrict__ weights,        // [experts][tiles][units] of Unit
-    const __nv_bfloat16* __restrict__ x,     // [slots][columns]
-    const int* __restrict__ active, const int* __restrict__ expert, const int* __restrict__ offset,
-    const int* __restrict__ own_slot,        // [slots]: 0, 1, 2, ...
-    const float* __restrict__ slot_weight,   // [slots]
-    int columns,
-    __nv_bfloat16* __restrict__ out) {       // [slots][16 tiles]
+extern "C" __global__ void __launch_bounds__(WARPS* WARP_LANES)
+    experts_down(const void* __restrict__ weights,     // [experts][tiles][units] of Unit
+                 const __nv_bfloat16* __restrict__ x,  // [slots][columns]
+                 const int* __restrict__ active, const int* __restrict__ expert,
+                 const int* __restrict__ offset,
+                 const int* __restrict__ own_slot,       // [slots]: 0, 1, 2, ...
+                 const float* __restrict__ slot_weight,  // [slots]
+                 int columns,
+                 __nv_bfloat16* __restrict__ out) {  // [slots][16 tiles]
   __shared__ Unit ring[WARPS][STAGES];
   if (static_cast<int>(blockIdx.y) >= *active) return;
   const int warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES;
-  const int tiles = gridDim.x * WARPS * DOWN_TILES, first_tile = (blockIdx.x * WARPS + warp) * DOWN_TILES;
+  const int tiles = gridDim.x * WARPS * DOWN_TILES,
+            first_tile = (blockIdx.x * WARPS + warp) * DOWN_TILES;
   const int tile_units = columns / UNIT_COLUMNS;
   const Unit* from = static_cast<const Unit*>(weights) +
                      (static_cast<size_t>(expert[blockIdx.y]) * tiles + first_tile) * tile_units;
@@ -185,29 +196,33 @@ extern "C" __global__ void __launch_bounds__(WARPS * WARP_LANES) experts_down(
   const int end = offset[blockIdx.y + 1];
   for (int base = offset[blockIdx.y]; base < end; base += TOKENS) {
     const uint4* row = slots.row(base + lane / 4, end);
-    stream_units(ring[warp], from, DOWN_TILES * tile_units, 0, tile_units, row, lane, [&](Sum& sum, int done) {
+    stream_units(ring[warp], from, DOWN_TILES * tile_units, 0, tile_units, row, lane,
+                 [&](Sum& sum, int done) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int slot = base + lane % 4 * 2 + i % 2;
-        const size_t to = (static_cast<size_t>(slot) * tiles + first_tile + done) * TILE_ROWS + lane / 4 + i / 2 * 8;
-        if (slot < end) out[to] = __float2bfloat16(sum[i] * slot_weight[slot]);
-      }
-    });
+                   for (int i = 0; i < 4; ++i) {
+                     const int slot = base + lane % 4 * 2 + i % 2;
+                     const size_t to =
+                         (static_cast<size_t>(slot) * tiles + first_tile + done) * TILE_ROWS +
+                         lane / 4 + i / 2 * 8;
+                     if (slot < end) out[to] = __float2bfloat16(sum[i] * slot_weight[slot]);
+                   }
+                 });
   }
 }
 HOST_ENTRY(experts_down)
 
 // out[token] = the sum of its slots, in the order of slot_of.
-extern "C" __global__ void __launch_bounds__(128) experts_combine(
-    const uint4* __restrict__ down,   // [slots][hidden] bf16
-    const int* __restrict__ slot_of,  // [tokens][top_k]
-    int hidden_vectors, int top_k,
-    uint4* __restrict__ out) {        // [tokens][hidden] bf16
+extern "C" __global__ void __launch_bounds__(128)
+    experts_combine(const uint4* __restrict__ down,   // [slots][hidden] bf16
+                    const int* __restrict__ slot_of,  // [tokens][top_k]
+                    int hidden_vectors, int top_k,
+                    uint4* __restrict__ out) {  // [tokens][hidden] bf16
   const int vector = blockIdx.x * blockDim.x + threadIdx.x, token = blockIdx.y;
   if (vector >= hidden_vectors) return;
   Eight sum = {};
   for (int k = 0; k < top_k; ++k) {
-    const Eight part = unpack_bf16(down[static_cast<size_t>(slot_of[token * top_k + k]) * hidden_vectors + vector]);
+    const Eight part = unpack_bf16(
+        down[static_cast<size_t>(slot_of[token * top_k + k]) * hidden_vectors + vector]);
 #pragma unroll
     for (int i = 0; i < 8; ++i) sum.value[i] += part.value[i];
   }

@@ -27,18 +27,22 @@ template <int TOKENS>
 using Sums = float[TOKENS / 8][4];
 
 template <int COUNT>
-__device__ __forceinline__ void fetch_rows(__nv_bfloat16* to, const Matrix& from, int first_row, int column) {
+__device__ __forceinline__ void fetch_rows(__nv_bfloat16* to, const Matrix& from, int first_row,
+                                           int column) {
   constexpr int VECTORS = COLUMNS / 8;
   for (int i = threadIdx.x; i < COUNT * VECTORS; i += THREADS) {
     const int row = i / VECTORS, offset = i % VECTORS * 8;
     const bool valid = first_row + row < from.rows;
-    copy_async<16>(to + row * STRIDE + offset,
-                   from.at + static_cast<size_t>(valid ? first_row + row : 0) * from.columns + column + offset, valid);
+    copy_async<16>(
+        to + row * STRIDE + offset,
+        from.at + static_cast<size_t>(valid ? first_row + row : 0) * from.columns + column + offset,
+        valid);
   }
 }
 
 template <int TOKENS>
-__device__ __forceinline__ void multiply_stage(Sums<TOKENS>& sums, const Stage<TOKENS>& stage, int warp, int lane) {
+__device__ __forceinline__ void multiply_stage(Sums<TOKENS>& sums, const Stage<TOKENS>& stage,
+                                               int warp, int lane) {
   const __nv_bfloat16* weight = stage.weight + (warp * 16 + lane % 16) * STRIDE + lane / 16 * 8;
   const __nv_bfloat16* x = stage.x + lane % 8 * STRIDE + lane / 8 * 8;
 #pragma unroll
@@ -59,9 +63,11 @@ __device__ __forceinline__ void multiply_stage(Sums<TOKENS>& sums, const Stage<T
 
 // Columns [begin, end), in whole stages.
 template <int TOKENS>
-__device__ __forceinline__ void stream_columns(Sums<TOKENS>& sums, Stage<TOKENS>* ring, const Matrix& weight,
-                                               const Matrix& x, int first_row, int first_token, int begin, int end) {
-  const int warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES, count = (end - begin) / COLUMNS;
+__device__ __forceinline__ void stream_columns(Sums<TOKENS>& sums, Stage<TOKENS>* ring,
+                                               const Matrix& weight, const Matrix& x, int first_row,
+                                               int first_token, int begin, int end) {
+  const int warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES,
+            count = (end - begin) / COLUMNS;
   const auto fetch = [&](int number) {
     Stage<TOKENS>& stage = ring[number % STAGES];
     if (number < count) {
@@ -105,17 +111,20 @@ __device__ bool arrive_last(unsigned* counter, unsigned blocks) {
 }
 
 template <int TOKENS>
-__device__ __forceinline__ void multiply(const Matrix& x, const Matrix& weight, float* parts, unsigned* counters,
-                                         __nv_bfloat16* out) {
+__device__ __forceinline__ void multiply(const Matrix& x, const Matrix& weight, float* parts,
+                                         unsigned* counters, __nv_bfloat16* out) {
   DYNAMIC_SHARED(Stage<TOKENS>, ring);
   const int tile = blockIdx.x, split = blockIdx.y, splits = gridDim.y, batch = blockIdx.z;
-  const int first_row = tile * ROWS, first_token = batch * TOKENS, stages = weight.columns / COLUMNS;
+  const int first_row = tile * ROWS, first_token = batch * TOKENS,
+            stages = weight.columns / COLUMNS;
   Sums<TOKENS> sums = {};
-  stream_columns<TOKENS>(sums, ring, weight, x, first_row, first_token, split * stages / splits * COLUMNS,
+  stream_columns<TOKENS>(sums, ring, weight, x, first_row, first_token,
+                         split * stages / splits * COLUMNS,
                          (split + 1) * stages / splits * COLUMNS);
   const auto write = [&](int row, int token, float sum) {
     if (first_row + row < weight.rows && first_token + token < x.rows)
-      out[static_cast<size_t>(first_token + token) * weight.rows + first_row + row] = __float2bfloat16(sum);
+      out[static_cast<size_t>(first_token + token) * weight.rows + first_row + row] =
+          __float2bfloat16(sum);
   };
   if (splits == 1) return for_each_sum<TOKENS>(sums, write);
   const int place = batch * gridDim.x + tile;
@@ -136,23 +145,23 @@ __device__ __forceinline__ void multiply(const Matrix& x, const Matrix& weight, 
 // x [tokens][columns], weight [rows][columns], out [tokens][rows]; columns a multiple of 64.
 // parts [batches][tiles][splits][TOKENS][64] f32 and counters [batches][tiles], zero before and
 // after, are used where the grid's y, the splits of the columns, is above 1.
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_tokens8(
-    const __nv_bfloat16* x, const __nv_bfloat16* weight, int tokens, int rows, int columns, float* parts,
-    unsigned* counters, __nv_bfloat16* out) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm_tokens8(const __nv_bfloat16* x, const __nv_bfloat16* weight, int tokens, int rows,
+                 int columns, float* parts, unsigned* counters, __nv_bfloat16* out) {
   multiply<8>({x, tokens, columns}, {weight, rows, columns}, parts, counters, out);
 }
 HOST_ENTRY(gemm_tokens8)
 
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_tokens16(
-    const __nv_bfloat16* x, const __nv_bfloat16* weight, int tokens, int rows, int columns, float* parts,
-    unsigned* counters, __nv_bfloat16* out) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm_tokens16(const __nv_bfloat16* x, const __nv_bfloat16* weight, int tokens, int rows,
+                  int columns, float* parts, unsigned* counters, __nv_bfloat16* out) {
   multiply<16>({x, tokens, columns}, {weight, rows, columns}, parts, counters, out);
 }
 HOST_ENTRY(gemm_tokens16)
 
-extern "C" __global__ void __launch_bounds__(THREADS) gemm_tokens40(
-    const __nv_bfloat16* x, const __nv_bfloat16* weight, int tokens, int rows, int columns, float* parts,
-    unsigned* counters, __nv_bfloat16* out) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm_tokens40(const __nv_bfloat16* x, const __nv_bfloat16* weight, int tokens, int rows,
+                  int columns, float* parts, unsigned* counters, __nv_bfloat16* out) {
   multiply<40>({x, tokens, columns}, {weight, rows, columns}, parts, counters, out);
 }
 HOST_ENTRY(gemm_tokens40)

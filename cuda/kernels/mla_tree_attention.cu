@@ -12,10 +12,10 @@
 namespace {
 
 constexpr int LATENT = 512, WIDTH = 576;
-constexpr int KEYS = 32;       // of a tile
+constexpr int KEYS = 32;  // of a tile
 constexpr int STAGES = 2;
 constexpr int WARPS = 8, THREADS = WARPS * WARP_LANES;
-constexpr int WIDTH_PARTS = 4; // of the scores' sum
+constexpr int WIDTH_PARTS = 4;  // of the scores' sum
 constexpr int STEPS = WIDTH / 16 / WIDTH_PARTS;
 constexpr int COLUMN_TILES = LATENT / WARPS / 8;
 // Padded so that the eight rows of a matrix lie in different banks.
@@ -80,7 +80,8 @@ __device__ void fetch_tile(unsigned char* stage, const Problem& p, int first, in
     const int key = i / VECTORS, byte = i % VECTORS * 16;
     const bool valid = first + key < end;
     copy_async<16>(stage + key * Cache::STRIDE_BYTES + byte,
-                   p.keys + static_cast<size_t>(valid ? first + key : first) * ROW_BYTES + byte, valid);
+                   p.keys + static_cast<size_t>(valid ? first + key : first) * ROW_BYTES + byte,
+                   valid);
   }
 }
 
@@ -93,10 +94,11 @@ __device__ __forceinline__ uint32_t convert_pair(uint16_t pair) {
 __device__ void convert_tile(__nv_bfloat16* to, const unsigned char* stage) {
   for (int i = threadIdx.x; i < KEYS * (WIDTH / 8); i += THREADS) {
     const int key = i / (WIDTH / 8), column = i % (WIDTH / 8) * 8;
-    const uint2 eight = *reinterpret_cast<const uint2*>(stage + key * CacheFp8::STRIDE_BYTES + column);
+    const uint2 eight =
+        *reinterpret_cast<const uint2*>(stage + key * CacheFp8::STRIDE_BYTES + column);
     *reinterpret_cast<uint4*>(to + key * TILE_STRIDE + column) = {
-        convert_pair(eight.x & 0xffffu), convert_pair(eight.x >> 16), convert_pair(eight.y & 0xffffu),
-        convert_pair(eight.y >> 16)};
+        convert_pair(eight.x & 0xffffu), convert_pair(eight.x >> 16),
+        convert_pair(eight.y & 0xffffu), convert_pair(eight.y >> 16)};
   }
 }
 
@@ -117,15 +119,17 @@ struct Queries {
       for (int step = 0; step < STEPS; ++step)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          part[tile][step][i] = load_pair(p, first_row + tile * 16 + lane / 4 + i % 2 * 8,
-                                          (width_part * STEPS + step) * 16 + lane % 4 * 2 + i / 2 * 8);
+          part[tile][step][i] =
+              load_pair(p, first_row + tile * 16 + lane / 4 + i % 2 * 8,
+                        (width_part * STEPS + step) * 16 + lane % 4 * 2 + i / 2 * 8);
   }
 };
 
 // This warp's part of the scores: 16 keys, a quarter of the width.
 template <int ROW_TILES>
 __device__ __forceinline__ void multiply_keys(float* scores, const __nv_bfloat16* keys,
-                                              const Queries<ROW_TILES>& queries, int width_part, int half, int lane) {
+                                              const Queries<ROW_TILES>& queries, int width_part,
+                                              int half, int lane) {
   float sum[ROW_TILES][2][4] = {};
   const __nv_bfloat16* at = keys + (half * 16 + lane / 16 * 8 + lane % 8) * TILE_STRIDE +
                             width_part * STEPS * 16 + lane / 8 % 2 * 8;
@@ -144,15 +148,16 @@ __device__ __forceinline__ void multiply_keys(float* scores, const __nv_bfloat16
   for (int tile = 0; tile < ROW_TILES; ++tile)
 #pragma unroll
     for (int i = 0; i < 8; ++i)
-      scores[(tile * 16 + lane / 4 + i / 2 % 2 * 8) * SCORE_STRIDE + half * 16 + i / 4 * 8 + lane % 4 * 2 + i % 2] =
-          sum[tile][i / 4][i % 4];
+      scores[(tile * 16 + lane / 4 + i / 2 % 2 * 8) * SCORE_STRIDE + half * 16 + i / 4 * 8 +
+             lane % 4 * 2 + i % 2] = sum[tile][i / 4][i % 4];
 }
 
 // Online softmax: new weights of this tile, and what older sums must be multiplied with.
 template <int ROW_TILES, class Cache>
-__device__ __forceinline__ void weigh_keys(Shared<ROW_TILES, Cache>& shared, const Problem& p, int first_row,
-                                           int first_key, int end) {
-  constexpr int LANES = THREADS / (ROW_TILES * 16), EACH = KEYS / LANES;  // lanes of a row, keys of a lane
+__device__ __forceinline__ void weigh_keys(Shared<ROW_TILES, Cache>& shared, const Problem& p,
+                                           int first_row, int first_key, int end) {
+  constexpr int LANES = THREADS / (ROW_TILES * 16);  // of a row
+  constexpr int EACH = KEYS / LANES;                 // keys of a lane
   const int row = threadIdx.x / LANES, part = threadIdx.x % LANES;
   float score[EACH], highest = -INFINITY, total = 0.f;
 #pragma unroll
@@ -185,7 +190,8 @@ template <int ROW_TILES>
 using Output = float[ROW_TILES][COLUMN_TILES][4];  // this warp's 64 columns
 
 template <int ROW_TILES, class Cache>
-__device__ __forceinline__ void rescale_output(Output<ROW_TILES>& out, const Shared<ROW_TILES, Cache>& shared, int lane) {
+__device__ __forceinline__ void rescale_output(Output<ROW_TILES>& out,
+                                               const Shared<ROW_TILES, Cache>& shared, int lane) {
 #pragma unroll
   for (int tile = 0; tile < ROW_TILES; ++tile)
 #pragma unroll
@@ -197,16 +203,18 @@ __device__ __forceinline__ void rescale_output(Output<ROW_TILES>& out, const Sha
 }
 
 template <int ROW_TILES, class Cache>
-__device__ __forceinline__ void add_values(Output<ROW_TILES>& out, const Shared<ROW_TILES, Cache>& shared, int stage,
+__device__ __forceinline__ void add_values(Output<ROW_TILES>& out,
+                                           const Shared<ROW_TILES, Cache>& shared, int stage,
                                            int warp, int lane) {
-  const __nv_bfloat16* values = shared.tile(stage) + lane % 16 * TILE_STRIDE + warp * 64 + lane / 16 * 8;
+  const __nv_bfloat16* values =
+      shared.tile(stage) + lane % 16 * TILE_STRIDE + warp * 64 + lane / 16 * 8;
 #pragma unroll
   for (int keys = 0; keys < KEYS; keys += 16) {
     uint32_t weights[ROW_TILES][4];
 #pragma unroll
     for (int tile = 0; tile < ROW_TILES; ++tile)
-      load_matrices(weights[tile],
-                    shared.weights + (tile * 16 + lane % 16) * WEIGHT_STRIDE + keys + lane / 16 * 8);
+      load_matrices(weights[tile], shared.weights + (tile * 16 + lane % 16) * WEIGHT_STRIDE + keys +
+                                       lane / 16 * 8);
 #pragma unroll
     for (int column = 0; column < COLUMN_TILES; column += 2) {
       uint32_t b[4];
@@ -222,8 +230,9 @@ __device__ __forceinline__ void add_values(Output<ROW_TILES>& out, const Shared<
 }
 
 template <int ROW_TILES, class Cache>
-__device__ void write_share(const Output<ROW_TILES>& out, const Shared<ROW_TILES, Cache>& shared, int rows,
-                            int first_row, float* sums, float2* highest_and_total, int warp, int lane) {
+__device__ void write_share(const Output<ROW_TILES>& out, const Shared<ROW_TILES, Cache>& shared,
+                            int rows, int first_row, float* sums, float2* highest_and_total,
+                            int warp, int lane) {
 #pragma unroll
   for (int tile = 0; tile < ROW_TILES; ++tile)
 #pragma unroll
@@ -232,8 +241,9 @@ __device__ void write_share(const Output<ROW_TILES>& out, const Shared<ROW_TILES
 #pragma unroll
       for (int column = 0; column < COLUMN_TILES; ++column)
         if (row < rows)
-          *reinterpret_cast<float2*>(sums + static_cast<size_t>(row) * LATENT + warp * 64 + column * 8 +
-                                     lane % 4 * 2) = {out[tile][column][half * 2], out[tile][column][half * 2 + 1]};
+          *reinterpret_cast<float2*>(sums + static_cast<size_t>(row) * LATENT + warp * 64 +
+                                     column * 8 + lane % 4 * 2) = {out[tile][column][half * 2],
+                                                                   out[tile][column][half * 2 + 1]};
     }
   const int row = threadIdx.x;
   if (row < ROW_TILES * 16 && first_row + row < rows)
@@ -241,9 +251,11 @@ __device__ void write_share(const Output<ROW_TILES>& out, const Shared<ROW_TILES
 }
 
 template <int ROW_TILES, class Cache>
-__device__ __forceinline__ void attend(Shared<ROW_TILES, Cache>& shared, const Problem& p, int first_row, int split,
-                                       float* sums, float2* highest_and_total) {
-  const int warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES, width_part = warp / 2, half = warp % 2;
+__device__ __forceinline__ void attend(Shared<ROW_TILES, Cache>& shared, const Problem& p,
+                                       int first_row, int split, float* sums,
+                                       float2* highest_and_total) {
+  const int warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES, width_part = warp / 2,
+            half = warp % 2;
   const KeyRange keys = share_of_keys(p, split);
   Output<ROW_TILES> out = {};
   Queries<ROW_TILES> queries;
@@ -263,7 +275,8 @@ __device__ __forceinline__ void attend(Shared<ROW_TILES, Cache>& shared, const P
       convert_tile(shared.converted, shared.ring[stage]);
       __syncthreads();
     }
-    multiply_keys<ROW_TILES>(shared.scores[width_part], shared.tile(stage), queries, width_part, half, lane);
+    multiply_keys<ROW_TILES>(shared.scores[width_part], shared.tile(stage), queries, width_part,
+                             half, lane);
     __syncthreads();
     weigh_keys(shared, p, first_row, key, keys.end);
     __syncthreads();
@@ -275,19 +288,27 @@ __device__ __forceinline__ void attend(Shared<ROW_TILES, Cache>& shared, const P
 
 // Grid: shares of the keys, row tiles, requests.
 template <int ROW_TILES, class Cache>
-__device__ __forceinline__ void attend_share(const __nv_bfloat16* query, const void* cache, const unsigned* sees,
-                                             int tokens, int heads, int context, int words, float scale, float* sums,
+__device__ __forceinline__ void attend_share(const __nv_bfloat16* query, const void* cache,
+                                             const unsigned* sees, int tokens, int heads,
+                                             int context, int words, float scale, float* sums,
                                              float2* highest_and_total) {
   DYNAMIC_SHARED(unsigned char, raw);
   auto& shared = *reinterpret_cast<Shared<ROW_TILES, Cache>*>(raw);
   const int request = blockIdx.z, split = blockIdx.x, splits = gridDim.x;
-  const size_t key_bytes = static_cast<size_t>(context + tokens) * WIDTH * sizeof(typename Cache::Value);
+  const size_t key_bytes =
+      static_cast<size_t>(context + tokens) * WIDTH * sizeof(typename Cache::Value);
   const size_t rows = static_cast<size_t>(tokens) * heads, share = request * splits + split;
   const Problem p = {query + request * rows * WIDTH,
                      static_cast<const unsigned char*>(cache) + request * key_bytes,
                      sees + static_cast<size_t>(request) * tokens * words,
-                     tokens, heads, context, words, splits, scale};
-  attend(shared, p, blockIdx.y * ROW_TILES * 16, split, sums + share * rows * LATENT, highest_and_total + share * rows);
+                     tokens,
+                     heads,
+                     context,
+                     words,
+                     splits,
+                     scale};
+  attend(shared, p, blockIdx.y * ROW_TILES * 16, split, sums + share * rows * LATENT,
+         highest_and_total + share * rows);
 }
 
 }  // namespace
@@ -296,39 +317,48 @@ __device__ __forceinline__ void attend_share(const __nv_bfloat16* query, const v
 // sees [requests][tokens][words]; scale holds the cache's scale too. Out: what a share of the keys
 // adds up to, sums [requests][splits][tokens * heads][512], and with it the highest score and the
 // total weight [requests][splits][tokens * heads][2].
-extern "C" __global__ void __launch_bounds__(THREADS) mla_attend_bf16_rows16(
-    const __nv_bfloat16* query, const void* cache, const unsigned* sees, int tokens, int heads, int context, int words,
-    float scale, float* sums, float2* highest_and_total) {
-  attend_share<1, CacheBf16>(query, cache, sees, tokens, heads, context, words, scale, sums, highest_and_total);
+extern "C" __global__ void __launch_bounds__(THREADS)
+    mla_attend_bf16_rows16(const __nv_bfloat16* query, const void* cache, const unsigned* sees,
+                           int tokens, int heads, int context, int words, float scale, float* sums,
+                           float2* highest_and_total) {
+  attend_share<1, CacheBf16>(query, cache, sees, tokens, heads, context, words, scale, sums,
+                             highest_and_total);
 }
 HOST_ENTRY(mla_attend_bf16_rows16)
 
-extern "C" __global__ void __launch_bounds__(THREADS) mla_attend_bf16_rows32(
-    const __nv_bfloat16* query, const void* cache, const unsigned* sees, int tokens, int heads, int context, int words,
-    float scale, float* sums, float2* highest_and_total) {
-  attend_share<2, CacheBf16>(query, cache, sees, tokens, heads, context, words, scale, sums, highest_and_total);
+extern "C" __global__ void __launch_bounds__(THREADS)
+    mla_attend_bf16_rows32(const __nv_bfloat16* query, const void* cache, const unsigned* sees,
+                           int tokens, int heads, int context, int words, float scale, float* sums,
+                           float2* highest_and_total) {
+  attend_share<2, CacheBf16>(query, cache, sees, tokens, heads, context, words, scale, sums,
+                             highest_and_total);
 }
 HOST_ENTRY(mla_attend_bf16_rows32)
 
-extern "C" __global__ void __launch_bounds__(THREADS) mla_attend_fp8_rows16(
-    const __nv_bfloat16* query, const void* cache, const unsigned* sees, int tokens, int heads, int context, int words,
-    float scale, float* sums, float2* highest_and_total) {
-  attend_share<1, CacheFp8>(query, cache, sees, tokens, heads, context, words, scale, sums, highest_and_total);
+extern "C" __global__ void __launch_bounds__(THREADS)
+    mla_attend_fp8_rows16(const __nv_bfloat16* query, const void* cache, const unsigned* sees,
+                          int tokens, int heads, int context, int words, float scale, float* sums,
+                          float2* highest_and_total) {
+  attend_share<1, CacheFp8>(query, cache, sees, tokens, heads, context, words, scale, sums,
+                            highest_and_total);
 }
 HOST_ENTRY(mla_attend_fp8_rows16)
 
-extern "C" __global__ void __launch_bounds__(THREADS) mla_attend_fp8_rows32(
-    const __nv_bfloat16* query, const void* cache, const unsigned* sees, int tokens, int heads, int context, int words,
-    float scale, float* sums, float2* highest_and_total) {
-  attend_share<2, CacheFp8>(query, cache, sees, tokens, heads, context, words, scale, sums, highest_and_total);
+extern "C" __global__ void __launch_bounds__(THREADS)
+    mla_attend_fp8_rows32(const __nv_bfloat16* query, const void* cache, const unsigned* sees,
+                          int tokens, int heads, int context, int words, float scale, float* sums,
+                          float2* highest_and_total) {
+  attend_share<2, CacheFp8>(query, cache, sees, tokens, heads, context, words, scale, sums,
+                            highest_and_total);
 }
 HOST_ENTRY(mla_attend_fp8_rows32)
 
 // Joins the shares of each row: 128 threads, 4 of the 512 columns each.
-extern "C" __global__ void __launch_bounds__(LATENT / 4) mla_join(
-    const float* __restrict__ sums, const float2* __restrict__ highest_and_total, int rows, int splits,
-    float value_scale,                 // of the cache: 1 for bf16
-    __nv_bfloat16* __restrict__ out) { // [requests][rows][512]
+extern "C" __global__ void __launch_bounds__(LATENT / 4)
+    mla_join(const float* __restrict__ sums, const float2* __restrict__ highest_and_total, int rows,
+             int splits,
+             float value_scale,                  // of the cache: 1 for bf16
+             __nv_bfloat16* __restrict__ out) {  // [requests][rows][512]
   const int row = blockIdx.x, request = blockIdx.y, column = threadIdx.x * 4;
   const size_t first = static_cast<size_t>(request) * splits * rows + row;
   float highest = -INFINITY, total = 0.f;

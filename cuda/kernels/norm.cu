@@ -5,7 +5,7 @@
 
 namespace {
 
-constexpr int VECTORS = 4;      // of eight values, held by a thread
+constexpr int VECTORS = 4;  // of eight values, held by a thread
 constexpr int MOST_THREADS = 1024;
 
 __device__ float block_sum(float value) {
@@ -33,7 +33,8 @@ __device__ __forceinline__ float sum_squares(const uint4& packed) {
   return sum;
 }
 
-__device__ __forceinline__ uint4 scale_vector(const uint4& packed, float factor, const uint4& weight) {
+__device__ __forceinline__ uint4 scale_vector(const uint4& packed, float factor,
+                                              const uint4& weight) {
   Eight out = unpack_bf16(packed);
   const Eight by = unpack_bf16(weight);
 #pragma unroll
@@ -44,12 +45,12 @@ __device__ __forceinline__ uint4 scale_vector(const uint4& packed, float factor,
 }  // namespace
 
 // hidden = 32 x threads; the block is a multiple of 32 threads.
-extern "C" __global__ void __launch_bounds__(MOST_THREADS) add_rms_norm(
-    const uint4* __restrict__ x,       // [tokens][hidden] bf16
-    const uint4* __restrict__ weight,  // [hidden] bf16
-    float epsilon,
-    uint4* __restrict__ residual,      // [tokens][hidden] bf16, updated
-    uint4* __restrict__ out) {         // [tokens][hidden] bf16
+extern "C" __global__ void __launch_bounds__(MOST_THREADS)
+    add_rms_norm(const uint4* __restrict__ x,       // [tokens][hidden] bf16
+                 const uint4* __restrict__ weight,  // [hidden] bf16
+                 float epsilon,
+                 uint4* __restrict__ residual,  // [tokens][hidden] bf16, updated
+                 uint4* __restrict__ out) {     // [tokens][hidden] bf16
   const int thread = threadIdx.x, threads = blockDim.x, row = blockIdx.x * threads * VECTORS;
   uint4 held[VECTORS];
   float squares = 0.f;

@@ -7,7 +7,8 @@ HOST_ENTRY(empty)
 
 // Holds the stream until the host sets *go, so that all that is timed is queued before any of it
 // runs and launch latency stays out of the interval. Gives up after limit_ns.
-extern "C" __global__ void hold(const unsigned* go, unsigned* timed_out, unsigned long long limit_ns) {
+extern "C" __global__ void hold(const unsigned* go, unsigned* timed_out,
+                                unsigned long long limit_ns) {
   const unsigned long long begin = spin_ns();
   while (!load_acquire(go)) {
     pause_spin();
@@ -27,7 +28,8 @@ extern "C" __global__ void stamp(unsigned long long* out) {
 HOST_ENTRY(stamp)
 
 // Fills `vectors` 16-byte vectors: evicts the L2 cache, but leaves it full of lines to write back.
-extern "C" __global__ void __launch_bounds__(256) fill(uint4* __restrict__ to, unsigned long long vectors, unsigned word) {
+extern "C" __global__ void __launch_bounds__(256)
+    fill(uint4* __restrict__ to, unsigned long long vectors, unsigned word) {
   const unsigned long long stride = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
   for (unsigned long long i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += stride)
     to[i] = {word, word, word, word};
@@ -35,8 +37,8 @@ extern "C" __global__ void __launch_bounds__(256) fill(uint4* __restrict__ to, u
 HOST_ENTRY(fill)
 
 // Reads them: evicts the L2 cache and leaves it clean. The sum only keeps the reads alive.
-extern "C" __global__ void __launch_bounds__(256) sweep(const uint4* __restrict__ from, unsigned long long vectors,
-                                                        unsigned* __restrict__ sums) {
+extern "C" __global__ void __launch_bounds__(256)
+    sweep(const uint4* __restrict__ from, unsigned long long vectors, unsigned* __restrict__ sums) {
   const unsigned long long stride = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
   unsigned sum = 0;
   for (unsigned long long i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += stride) {
@@ -48,8 +50,8 @@ extern "C" __global__ void __launch_bounds__(256) sweep(const uint4* __restrict_
 HOST_ENTRY(sweep)
 
 // Four loads under way in each thread before the first store.
-extern "C" __global__ void __launch_bounds__(256) copy(const uint4* __restrict__ from, uint4* __restrict__ to,
-                                                       unsigned long long vectors) {
+extern "C" __global__ void __launch_bounds__(256)
+    copy(const uint4* __restrict__ from, uint4* __restrict__ to, unsigned long long vectors) {
   constexpr int AHEAD = 4;
   const unsigned long long stride = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
   unsigned long long i = blockIdx.x * blockDim.x + threadIdx.x;

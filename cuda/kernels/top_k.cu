@@ -24,7 +24,9 @@ __device__ __forceinline__ float value_of(Key key) {
   return __uint_as_float(ordered & 0x80000000u ? ordered ^ 0x80000000u : ~ordered);
 }
 
-__device__ __forceinline__ int id_of(Key key) { return static_cast<int>(0xffffffffu - static_cast<unsigned>(key)); }
+__device__ __forceinline__ int id_of(Key key) {
+  return static_cast<int>(0xffffffffu - static_cast<unsigned>(key));
+}
 
 struct Logits {
   const __nv_bfloat16* row;
@@ -54,16 +56,17 @@ __device__ void take_best(const Source& source, int begin, int end, int k, Key* 
   for (int i = 0; i < k; ++i) {
     const Key best = warp_max(mine);
     if (lane == 0) taken[i] = best;
-    if (mine == best && best != NONE) mine = best_below(source, best, begin + lane, end, WARP_LANES);
+    if (mine == best && best != NONE)
+      mine = best_below(source, best, begin + lane, end, WARP_LANES);
   }
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(WARPS * WARP_LANES) top_k_parts(
-    const __nv_bfloat16* __restrict__ logits,  // [rows][vocabulary]
-    int vocabulary, int k,
-    Key* __restrict__ best) {                  // [rows][parts][k]
+extern "C" __global__ void __launch_bounds__(WARPS* WARP_LANES)
+    top_k_parts(const __nv_bfloat16* __restrict__ logits,  // [rows][vocabulary]
+                int vocabulary, int k,
+                Key* __restrict__ best) {  // [rows][parts][k]
   __shared__ Key of_warp[WARPS * MOST_K];
   const int warp = threadIdx.x / WARP_LANES, part = blockIdx.x, parts = gridDim.x, row = blockIdx.y;
   const int share = (vocabulary + parts * WARPS - 1) / (parts * WARPS);
@@ -78,8 +81,8 @@ HOST_ENTRY(top_k_parts)
 extern "C" __global__ void __launch_bounds__(WARP_LANES) top_k_merge(
     const Key* __restrict__ best,  // [rows][candidates]
     int candidates, int k, int first_id,
-    float* __restrict__ values,    // [rows][k]
-    int* __restrict__ ids) {       // [rows][k], of the whole vocabulary: first_id is the slice's
+    float* __restrict__ values,  // [rows][k]
+    int* __restrict__ ids) {     // [rows][k], of the whole vocabulary: first_id is the slice's
   __shared__ Key taken[MOST_K];
   const int lane = threadIdx.x, row = blockIdx.x;
   take_best(Keys{best + row * candidates}, 0, candidates, k, taken);

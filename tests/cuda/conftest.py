@@ -12,19 +12,18 @@ import pytest
 from cuda import build
 
 BUILDS = "CUDA_TEST_BUILDS"
-"""Set by ``make cuda-test``: build pycuda where it is missing."""
+"""Set by ``make cuda-test``: build pycuda where it is missing, compile for every GPU."""
 
 seconds: dict[str, float] = defaultdict(float)
 
 
-def needs(tool: str) -> None:
+def need(tool: str) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
 
 
-@pytest.fixture(scope="session")
-def host_tools() -> None:
-    needs("g++")
+def need_host_tools() -> None:
+    need("g++")
     try:
         build.cuda_root()
     except build.MissingToolError as missing:
@@ -32,14 +31,26 @@ def host_tools() -> None:
 
 
 @pytest.fixture(scope="session")
-def gpu_tools() -> None:
-    needs("nvcc")
+def host_tools() -> None:
+    need_host_tools()
 
 
 @pytest.fixture(scope="session")
-def pycuda_site() -> Path:
+def gpu_tools() -> None:
+    need("nvcc")
+
+
+@pytest.fixture(scope="session")
+def whole() -> bool:
+    """Whether this is ``make cuda-test``, which has more time than ``make test``."""
+    return bool(os.environ.get(BUILDS))
+
+
+@pytest.fixture(scope="session")
+def pycuda_site(whole: bool) -> Path:
     """The folder that has pycuda, built if asked for."""
-    if os.environ.get(BUILDS):
+    need_host_tools()
+    if whole:
         return build.build_pycuda_site()
     site = build.find_pycuda_site()
     if site is None:

@@ -62,7 +62,11 @@ KIMI: list[Operation] = [
 @pytest.mark.usefixtures("gpu_tools")
 @pytest.mark.parametrize("target", build.GPUS, ids=lambda target: target.value)
 @pytest.mark.parametrize("file", build.kernel_files())
-def test_a_kernel_file_compiles_for_a_gpu_and_spills_nothing(file: str, target: build.Target) -> None:
+def test_a_kernel_file_compiles_for_a_gpu_and_spills_nothing(
+    file: str, target: build.Target, whole: bool
+) -> None:
+    if target is not build.Target.SM_120 and not whole:
+        pytest.skip("make cuda-test compiles for it")
     cubin = build.compile_kernel(file, target)
     assert cubin.read_bytes().startswith(b"\x7fELF")
     usage = build.read_usage(cubin)
@@ -142,7 +146,7 @@ def test_declared_and_defined_calls_are_found() -> None:
 @pytest.mark.usefixtures("host_tools")
 def test_the_emulated_driver_has_only_calls_that_cuda_h_declares() -> None:
     source = (build.HOST / "emulated_driver.cpp").read_text(encoding="utf-8")
-    assert libcuda.defined_calls(source) - build._driver_calls() == set()
+    assert libcuda.defined_calls(source) - build.driver_calls() == set()
     assert build.build_emulated_driver().exists()
 
 

@@ -2,8 +2,10 @@
 #include "device.cuh"
 
 extern "C" __global__ void wait_for_nobody(int*) {
-  if (threadIdx.x == 0) __syncwarp(0x3u);
-  else __syncthreads();
+  if (threadIdx.x == 0)
+    __syncwarp(0x3u);
+  else
+    __syncthreads();
 }
 HOST_ENTRY(wait_for_nobody)
 
@@ -11,8 +13,10 @@ extern "C" __global__ void leave_yourself_out(int*) { __syncwarp(0xfffffffeu); }
 HOST_ENTRY(leave_yourself_out)
 
 extern "C" __global__ void meet_elsewhere(int* out) {
-  if (threadIdx.x % 2) __syncwarp();
-  else out[threadIdx.x] = __shfl_xor_sync(ALL_LANES, 1, 1);
+  if (threadIdx.x % 2)
+    __syncwarp();
+  else
+    out[threadIdx.x] = __shfl_xor_sync(ALL_LANES, 1, 1);
 }
 HOST_ENTRY(meet_elsewhere)
 

@@ -9,7 +9,8 @@ __device__ void store(float* out, const float (&sum)[4], int lane) {
 
 }  // namespace
 
-extern "C" __global__ void multiply(const uint16_t* a, const uint16_t* b, const uint16_t* b_transposed, float* out) {
+extern "C" __global__ void multiply(const uint16_t* a, const uint16_t* b,
+                                    const uint16_t* b_transposed, float* out) {
   DYNAMIC_SHARED(uint16_t, shared);
   uint16_t *sa = shared, *sb = sa + 256, *st = sb + 128, lane = threadIdx.x;
   for (int i = lane; i < 256; i += 32) sa[i] = a[i];
@@ -30,7 +31,9 @@ HOST_ENTRY(multiply)
 extern "C" __global__ void multiply_registers(const uint32_t* a, const uint16_t* b, float* out) {
   const int lane = threadIdx.x, g = lane / 4, t = lane % 4;
   const uint32_t fa[4] = {a[lane * 4], a[lane * 4 + 1], a[lane * 4 + 2], a[lane * 4 + 3]};
-  const auto pair = [&](int k) { return b[k * 8 + g] | static_cast<uint32_t>(b[(k + 1) * 8 + g]) << 16; };
+  const auto pair = [&](int k) {
+    return b[k * 8 + g] | static_cast<uint32_t>(b[(k + 1) * 8 + g]) << 16;
+  };
   float sum[4] = {};
   mma_bf16(sum, fa, {pair(2 * t), pair(2 * t + 8)});
   store(out, sum, lane);
