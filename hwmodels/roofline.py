@@ -63,8 +63,8 @@ def demand(work: GpuWork) -> Demand:
             return Demand(moved, 2.0 * pairs * (work.latent + work.latent), work.dtype)
         case GqaAttention():
             seen = min(work.context, work.window)
-            cached = 2 * seen * work.kv_heads * work.head_dim
-            pairs = work.queries * work.heads * (seen + work.queries)
+            cached = 2 * work.requests * seen * work.kv_heads * work.head_dim
+            pairs = work.requests * work.queries * work.heads * (seen + work.queries)
             return Demand(cached * BITS_PER_VALUE[work.dtype] / 8, 4.0 * pairs * work.head_dim, work.dtype)
         case Elementwise(size_bytes) | StreamContention(size_bytes):
             return Demand(size_bytes, 0.0, DType.BF16)

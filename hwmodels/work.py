@@ -118,8 +118,9 @@ class MlaAttention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GqaAttention:
-    """Grouped-query attention of *queries* tokens over min(context, window) cached tokens."""
+    """Grouped-query attention of *requests* x *queries* tokens over min(context, window) cached ones."""
 
+    requests: int = 1
     queries: int
     context: int
     window: int

@@ -120,10 +120,11 @@ def stream_of(op: Op) -> RandomStream:
             return RandomStream.VERIFY_KERNELS if verify else RandomStream.OTHER_KERNELS
 
 
-def generator(seed: int, run: int, stream: RandomStream) -> np.random.Generator:
-    """The generator of one stream of one run. Streams never depend on one another."""
+def generator(seed: int, run: int, stream: RandomStream, slot: int = 0) -> np.random.Generator:
+    """The generator of one stream of one run, of one *slot* of the batch. None depends on another."""
     key = zlib.crc32(stream.value.encode())
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(run, key)))
+    spawned = (run, key, slot) if slot else (run, key)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=spawned))
 
 
 def noise_cv(machine: Machine, family: Family) -> float:

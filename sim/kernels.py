@@ -51,8 +51,8 @@ class Kernel(NamedTuple):
     joins: bool = False
 
 
-class VerifyShape(NamedTuple):
-    """*requests* sequences of *queries* tokens each over *context* cached tokens."""
+class PassShape(NamedTuple):
+    """What goes through a forward pass: *requests* x *queries* tokens, each over *context* cached ones."""
 
     requests: int
     queries: int
@@ -64,7 +64,7 @@ class VerifyShape(NamedTuple):
         return self.requests * self.queries
 
 
-def verify_pass(setup: Setup, shape: VerifyShape) -> list[Kernel]:
+def verify_pass(setup: Setup, shape: PassShape) -> list[Kernel]:
     """The target's forward pass: every layer, then logits on every rank."""
     kernels: list[Kernel] = []
     for layer in range(setup.model.layers):
@@ -86,7 +86,7 @@ def _small(values: int) -> Kernel:
     return Kernel(Component.SMALL_KERNELS, Elementwise(ACTIVATION_BYTES * values))
 
 
-def _attention_block(setup: Setup, shape: VerifyShape) -> Iterator[Kernel]:
+def _attention_block(setup: Setup, shape: PassShape) -> Iterator[Kernel]:
     model, ranks, tokens = setup.model, setup.machine.ranks, shape.tokens
     heads, dtype = model.heads // ranks, model.dense_dtype
     query_dim = model.nope_dim + model.rope_dim
@@ -106,7 +106,7 @@ def _attention_block(setup: Setup, shape: VerifyShape) -> Iterator[Kernel]:
     yield _allreduce(setup, tokens)
 
 
-def _mla(setup: Setup, shape: VerifyShape, heads: int) -> MlaAttention:
+def _mla(setup: Setup, shape: PassShape, heads: int) -> MlaAttention:
     cache = setup.scenario.kv
     return MlaAttention(
         requests=shape.requests,
@@ -205,30 +205,31 @@ def _logits(setup: Setup, tokens: int) -> Iterator[Kernel]:
     yield Kernel(Component.LM_HEAD, AllGather(ACTIVATION_BYTES * tokens * model.vocab, ranks))
 
 
-def draft_pass(setup: Setup, block: int, context: int) -> list[Kernel]:
-    """One block-diffusion forward: features in, *block* positions through all layers, LM head.
+def draft_pass(setup: Setup, shape: PassShape) -> list[Kernel]:
+    """One block-diffusion forward: features in, a block of positions through all layers, LM head.
 
-    Features of up to *block* newly committed tokens are projected (columns over the
-    ranks, then gathered) and join the block in the K/V projection (KV injection, arXiv
-    2602.06036 section 3).
+    *shape* has a block of queries for each request. Features of up to as many newly
+    committed tokens are projected (columns over the ranks, then gathered) and join the
+    block in the K/V projection (KV injection, arXiv 2602.06036 section 3).
     """
-    drafter, ranks = setup.drafter, setup.machine.ranks
-    fuse = Gemm(block, drafter.hidden // ranks, drafter.feature_layers * drafter.hidden, drafter.dtype)
-    gather = AllGather(ACTIVATION_BYTES * block * drafter.hidden, ranks)
+    drafter, ranks, tokens = setup.drafter, setup.machine.ranks, shape.tokens
+    fuse = Gemm(tokens, drafter.hidden // ranks, drafter.feature_layers * drafter.hidden, drafter.dtype)
+    gather = AllGather(ACTIVATION_BYTES * tokens * drafter.hidden, ranks)
     works: list[Work] = [fuse, gather]
     for _ in range(drafter.layers):
-        works += _draft_layer(drafter, block, context, ranks)
-    works += _draft_head(setup.model, drafter, block, ranks)
+        works += _draft_layer(drafter, shape, ranks)
+    works += _draft_head(setup.model, drafter, shape, ranks)
     return [Kernel(Component.DRAFTER, work) for work in works]
 
 
-def _draft_layer(drafter: Drafter, block: int, context: int, ranks: int) -> list[Work]:
-    hidden, width, dtype = drafter.hidden, drafter.intermediate // ranks, drafter.dtype
+def _draft_layer(drafter: Drafter, shape: PassShape, ranks: int) -> list[Work]:
+    hidden, width, dtype, tokens = drafter.hidden, drafter.intermediate // ranks, drafter.dtype, shape.tokens
     heads, kv_heads = drafter.heads // ranks, max(1, drafter.kv_heads // ranks)
     projected = (heads + 2 * kv_heads) * drafter.head_dim
     attention = GqaAttention(
-        queries=block,
-        context=context,
+        requests=shape.requests,
+        queries=shape.queries,
+        context=shape.context,
         window=drafter.window,
         heads=heads,
         kv_heads=kv_heads,
@@ -236,23 +237,23 @@ def _draft_layer(drafter: Drafter, block: int, context: int, ranks: int) -> list
         dtype=dtype,
     )
     return [
-        _draft_small(4 * block * hidden),
-        Gemm(2 * block, projected, hidden, dtype),
-        _draft_small(2 * block * projected),
+        _draft_small(4 * tokens * hidden),
+        Gemm(2 * tokens, projected, hidden, dtype),
+        _draft_small(2 * tokens * projected),
         attention,
-        Gemm(block, hidden, heads * drafter.head_dim, dtype),
-        _draft_allreduce(drafter, block, ranks),
-        _draft_small(4 * block * hidden),
-        Gemm(block, 2 * width, hidden, dtype),
-        _draft_small(3 * block * width),
-        Gemm(block, hidden, width, dtype),
-        _draft_allreduce(drafter, block, ranks),
+        Gemm(tokens, hidden, heads * drafter.head_dim, dtype),
+        _draft_allreduce(drafter, tokens, ranks),
+        _draft_small(4 * tokens * hidden),
+        Gemm(tokens, 2 * width, hidden, dtype),
+        _draft_small(3 * tokens * width),
+        Gemm(tokens, hidden, width, dtype),
+        _draft_allreduce(drafter, tokens, ranks),
     ]
 
 
-def _draft_head(model: TargetModel, drafter: Drafter, block: int, ranks: int) -> list[Work]:
-    """Final norm and the target's LM head over the block - 1 predicted positions."""
-    positions = block - 1
+def _draft_head(model: TargetModel, drafter: Drafter, shape: PassShape, ranks: int) -> list[Work]:
+    """Final norm and the target's LM head over the predicted positions, one less than the block."""
+    positions = shape.requests * (shape.queries - 1)
     return [
         _draft_small(4 * positions * drafter.hidden),
         Gemm(positions, model.vocab // ranks, drafter.hidden, DType.BF16),
@@ -263,5 +264,5 @@ def _draft_small(values: int) -> Elementwise:
     return Elementwise(ACTIVATION_BYTES * values)
 
 
-def _draft_allreduce(drafter: Drafter, block: int, ranks: int) -> AllReduce:
-    return AllReduce(ACTIVATION_BYTES * block * drafter.hidden, ranks)
+def _draft_allreduce(drafter: Drafter, tokens: int, ranks: int) -> AllReduce:
+    return AllReduce(ACTIVATION_BYTES * tokens * drafter.hidden, ranks)

@@ -74,6 +74,7 @@ def summary_fields(summary: Summary) -> dict[str, Any]:
         "throughput_tok_s": _spread(summary.throughput_tok_s),
         "step_time_ms": _spread(summary.step_time_ms),
         "acceptance_length": _spread(summary.acceptance_length),
+        "tpot_ms": _spread(summary.tpot_ms),
         "acceptance_histogram": {str(n): share for n, share in enumerate(summary.length_shares, 1)},
         "breakdown": _all_shares(Component, summary.components),
         "phases": _all_shares(Phase, summary.phases),
@@ -124,19 +125,14 @@ def write(answer: Answer, report: list[str], folder: Path) -> None:
     files.replace(folder / "report.txt", "\n".join(report) + "\n")
     files.replace(folder / "scenario.json", answer.setup.scenario.model_dump_json(indent=2) + "\n")
     files.replace(folder / "runs.csv", files.csv_text(RUN_COLUMNS, _run_rows(answer)))
-    files.replace(folder / "steps.csv", files.csv_text(STEP_COLUMNS, _step_rows(answer)))
+    files.replace(
+        folder / "steps.csv", files.csv_text(step_columns(answer.summary.requests), _step_rows(answer))
+    )
     files.replace(folder / "costs.csv", files.csv_text(COST_COLUMNS, _cost_rows(answer)))
 
 
 RUN_COLUMNS = ("run", "steps", "tokens", "duration_ns", "throughput_tok_s")
-STEP_COLUMNS = (
-    "run",
-    "step",
-    "context_tokens",
-    "acceptance_length",
-    "step_ns",
-    *(f"critical_{component.name.lower()}_ns" for component in Component),
-)
+TIME_COLUMNS = ("step_ns", *(f"critical_{component.name.lower()}_ns" for component in Component))
 COST_COLUMNS = (
     "component",
     "phase",
@@ -155,11 +151,18 @@ def _run_rows(answer: Answer) -> Iterable[Sequence[object]]:
         yield run.index, run.steps, run.tokens, run.duration_ns, _rounded(run.throughput_tok_s)
 
 
+def step_columns(requests: int) -> tuple[str, ...]:
+    """Columns of ``steps.csv``; with one request the tokens of a step are its acceptance length."""
+    tokens = "acceptance_length" if requests == 1 else "tokens"
+    return ("run", "step", "context_tokens", tokens, *TIME_COLUMNS)
+
+
 def _step_rows(answer: Answer) -> Iterable[Sequence[object]]:
     """The steps of the first runs; the others were not kept step by step."""
     for run in answer.experiment.in_full:
         steps = run.steps
-        columns = (steps.contexts, steps.lengths, steps.step_ns, *steps.component_ns.T)
+        tokens = steps.lengths.sum(axis=1)
+        columns = (steps.contexts, tokens, steps.step_ns, *steps.component_ns.T)
         for i, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
             yield run.index, i, *row
 

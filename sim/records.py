@@ -15,9 +15,9 @@ class StepRecords:
     """Every step of one run, arrays over steps; times in ns."""
 
     lengths: IntArray
-    """Tokens committed per step and request."""
+    """(steps, requests) tokens committed."""
     contexts: IntArray
-    """Cached tokens of a request when the step began."""
+    """Cached tokens of a request when the step began, mean over the batch."""
     step_ns: IntArray
     component_ns: IntArray
     """(steps, components) critical path in the order of Component; sums to ``step_ns``."""
@@ -37,17 +37,29 @@ class StepRecords:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One request decoded from its start context to its last token."""
+    """A batch of requests decoded from their start context, until the first of each slot had its output."""
 
     index: int
     steps: StepRecords
-    requests: int
-    """Requests decoded in lock-step."""
+    first_steps: IntArray
+    """(requests,) steps that the first request of each slot took."""
+
+    @property
+    def requests(self) -> int:
+        """Requests decoded in lock-step."""
+        return len(self.first_steps)
 
     @property
     def tokens(self) -> int:
         """Tokens committed by all requests."""
-        return int(self.steps.lengths.sum()) * self.requests
+        return int(self.steps.lengths.sum())
+
+    @property
+    def tpot_ns(self) -> NDArray[np.float64]:
+        """(requests,) time per output token of the first request of each slot."""
+        last = self.first_steps - 1
+        tokens = np.cumsum(self.steps.lengths, axis=0)[last, np.arange(self.requests)]
+        return np.asarray(np.cumsum(self.steps.step_ns)[last] / tokens)
 
     @property
     def duration_ns(self) -> int:
@@ -99,7 +111,9 @@ class Experiment:
     lanes: tuple[Lane, ...]
     runs: tuple[RunResult, ...]
     lengths: NDArray[np.int16]
-    """Of all steps, run after run."""
+    """Of all requests in all steps, run after run."""
+    tpot_ns: NDArray[np.float64]
+    """Time per output token of the first request of each slot, run after run."""
     step_ns: IntArray
     """Of all steps, run after run."""
     component_ns: IntArray

@@ -95,6 +95,7 @@ def quantities(summary: Summary) -> Table:
         ("throughput", summary.throughput_tok_s, "tok/s, over runs"),
         ("step time", summary.step_time_ms, "ms, over steps"),
         ("acceptance length", summary.acceptance_length, "tokens, over steps"),
+        ("time per token (TPOT)", summary.tpot_ms, "ms, over requests"),
     )
     for name, value, unit in rows:
         table.add_row(

@@ -78,6 +78,8 @@ class Tree(Strict):
     shape: Shape = Shape.DDTREE
     """ddtree: the most probable prefixes; chain: first choices alone, block - 1 nodes at most."""
     builder: TreeBuilder = TreeBuilder.HOST
+    workers: int = Field(default=1, ge=1, le=512)
+    """Host threads that build trees, each those of some requests; Python has one."""
 
 
 class Quality(Strict):
@@ -192,14 +194,14 @@ class KvCache(Strict):
 
 
 class Load(Strict):
-    """What is decoded: one request, or for plain decoding several in lock-step."""
+    """What is decoded: requests in lock-step, each replaced by the next when it has its output."""
 
     context_tokens: int = Field(ge=0, le=MAX_CONTEXT)
     """Tokens in the cache when decoding begins."""
     output_tokens: int = Field(default=512, ge=1, le=1_000_000)
-    """A run decodes until it has committed at least this many tokens."""
+    """A request decodes until it has committed at least this many tokens."""
     concurrency: int = Field(default=1, ge=1, le=512)
-    """Requests decoded together; above 1 for plain decoding only."""
+    """Requests decoded together."""
 
 
 class Anchor(Strict):
@@ -261,8 +263,6 @@ class Scenario(Strict):
                 f"acceptance asks for {asked:g} tokens per step, but {at} allow at most {at.cap}"
             )
         self._check_positions()
-        if self.load.concurrency > 1 and not self.is_plain:
-            raise ValueError("load.concurrency above 1 is modelled for plain decoding only (tree.budget: 0)")
         if self.gpus not in (1, 2, 4, 8):
             raise ValueError(f"gpus must be 1, 2, 4 or 8, got {self.gpus}")
         return self

@@ -11,6 +11,7 @@ import numpy as np
 from sim import batch, engine
 from sim.acceptance import Acceptance
 from sim.accounts import Accounts
+from sim.batching import Batch, closed_loop
 from sim.choices import EngineName
 from sim.drafting import acceptance_model
 from sim.draws import Noise, NoisePlan, RandomStream, generator
@@ -43,7 +44,9 @@ class Chunk(NamedTuple):
     """Some steps of a run, ready to be played."""
 
     lengths: IntArray
+    """(steps, requests)"""
     contexts: IntArray
+    """(steps,) mean over requests"""
     mean: MeanTimes
     durations: IntArray
     """(steps, pieces)"""
@@ -84,21 +87,29 @@ class Simulation:
 
     def run(self, index: int) -> Run:
         """Run number *index*: the same bytes whenever and wherever it is played."""
-        parts = [self._played(chunk) for chunk in self.chunks(index)]
-        return Run(index, _join(parts), self.setup.scenario.load.concurrency)
+        decoded = self.decoded(index)
+        parts = [self._played(chunk) for chunk in self._chunks(index, decoded)]
+        return Run(index, _join(parts), decoded.first_steps)
+
+    def decoded(self, index: int) -> Batch:
+        """What the requests of run *index* do, step by step."""
+        scenario = self.setup.scenario
+        slots = range(scenario.load.concurrency)
+        luck = [generator(scenario.seed, index, RandomStream.ACCEPTANCE, slot) for slot in slots]
+        return closed_loop(self.acceptance, scenario.load, luck)
 
     def chunks(self, index: int) -> Iterator[Chunk]:
         """The steps of run *index* with their durations drawn."""
-        scenario = self.setup.scenario
-        luck = generator(scenario.seed, index, RandomStream.ACCEPTANCE)
-        lengths = self.acceptance.draw(luck, scenario.load.output_tokens)
-        contexts = scenario.load.context_tokens + np.cumsum(lengths) - lengths
+        return self._chunks(index, self.decoded(index))
+
+    def _chunks(self, index: int, decoded: Batch) -> Iterator[Chunk]:
         durations = self._durations(index)
         chunk_steps = max(1, CHUNK_DURATIONS // len(self.pieces.graph.ops))
-        for first in range(0, len(lengths), chunk_steps):
+        contexts = decoded.mean_contexts
+        for first in range(0, len(contexts), chunk_steps):
             steps = slice(first, first + chunk_steps)
             mean = self.mean_times(contexts[steps])
-            yield Chunk(lengths[steps], contexts[steps], mean, durations(mean, contexts[steps]))
+            yield Chunk(decoded.lengths[steps], contexts[steps], mean, durations(mean, contexts[steps]))
 
     def _durations(self, run: int) -> Callable[[MeanTimes, IntArray], IntArray]:
         """Draws the durations of *run*, chunk after chunk, from mean times and contexts."""

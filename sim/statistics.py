@@ -63,9 +63,11 @@ class Summary:
     step_time_ms: Spread
     """Quantiles over steps."""
     acceptance_length: Spread
-    """Quantiles over steps."""
+    """Quantiles over steps and requests."""
+    tpot_ms: Spread
+    """Time per output token of a request; quantiles over requests."""
     length_shares: tuple[float, ...]
-    """Share of steps that committed 1, 2, ... tokens."""
+    """Share of a request's steps that committed 1, 2, ... tokens."""
     components: dict[Component, float]
     phases: dict[Phase, float]
     sources: dict[Source, float]
@@ -77,19 +79,23 @@ class Summary:
     allreduce_transfer_ms: float
     runs: int
     steps: int
+    requests: int
+    """Decoded in lock-step."""
 
 
 def summarise(experiment: Experiment) -> Summary:
     """The Summary of *experiment*."""
     runs = experiment.runs
     throughput = [run.throughput_tok_s for run in runs]
-    total_ns, count = sum(run.duration_ns for run in runs), len(experiment.lengths)
+    total_ns, count = sum(run.duration_ns for run in runs), len(experiment.step_ns)
+    tpot_ms = experiment.tpot_ns / NS_PER_MS
     step_ms = [run.mean_step_ns / NS_PER_MS for run in runs]
     return Summary(
         throughput_tok_s=spread(throughput, throughput),
         step_time_ms=spread(step_ms, experiment.step_ns / NS_PER_MS),
         acceptance_length=spread([run.mean_length for run in runs], experiment.lengths),
-        length_shares=tuple(float(n) for n in np.bincount(experiment.lengths)[1:] / count),
+        tpot_ms=spread(tpot_ms.reshape(len(runs), -1).mean(axis=1), tpot_ms),
+        length_shares=tuple(float(n) for n in np.bincount(experiment.lengths)[1:] / len(experiment.lengths)),
         components=_shares(Component, experiment.component_ns, total_ns),
         phases=_shares(Phase, experiment.phase_ns, total_ns),
         sources=_shares(Source, experiment.source_ns, total_ns),
@@ -99,6 +105,7 @@ def summarise(experiment: Experiment) -> Summary:
         allreduce_transfer_ms=experiment.allreduce_transfer_ns / count / NS_PER_MS,
         runs=len(runs),
         steps=count,
+        requests=runs[0].requests,
     )
 
 

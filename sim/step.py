@@ -26,13 +26,12 @@ from hwmodels.work import (
 from sim.choices import Shape
 from sim.drafting import heap_operations
 from sim.graph import Component, GraphBuilder, Lane, Phase, StepGraph
-from sim.kernels import CudaStream, Kernel, VerifyShape, draft_pass, verify_pass
+from sim.kernels import CudaStream, Kernel, PassShape, draft_pass, verify_pass
 from sim.memory import cache_bytes
 from sim.scenario import TreeBuilder
 from sim.setup import LaunchMode, Setup
 
 PYTHON = Lane("host", "python")
-TREE = Lane("host", "tree0")
 RANK_0_COPY = Lane("gpu0", "copy")
 TOP_K_ENTRY_BYTES = 8
 """A log-probability and a token id."""
@@ -51,11 +50,12 @@ def _tree_step(setup: Setup) -> StepGraph:
     """Draft a block, build the tree, verify it in one pass, accept, and only then go on."""
     step = _Step(setup)
     scenario = setup.scenario
-    shape = VerifyShape(1, scenario.verify_tokens, scenario.load.context_tokens)
-    block, chain = scenario.drafter.block, scenario.tree.shape is Shape.CHAIN
+    requests, context = scenario.load.concurrency, scenario.load.context_tokens
+    shape = PassShape(requests, scenario.verify_tokens, context)
+    chain = scenario.tree.shape is Shape.CHAIN
 
     scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
-    draft = draft_pass(setup, block, shape.context)
+    draft = draft_pass(setup, PassShape(requests, scenario.drafter.block, context))
     step.forward(Phase.DRAFT, draft, setup.draft_launch, launch_after=[scheduled])
     tree_ready, mask_ready = _pick_chain(step) if chain else _build_tree(step)
     verify = verify_pass(setup, shape)
@@ -71,7 +71,8 @@ def _build_tree(step: _Step) -> tuple[list[int], list[int]]:
     and its kernels queue behind the tree kernel.
     """
     scenario = step.setup.scenario
-    positions, budget = scenario.drafter.block - 1, scenario.tree.budget
+    requests, budget = scenario.load.concurrency, scenario.tree.budget
+    positions = requests * (scenario.drafter.block - 1)
     candidates = positions * min(budget, step.setup.model.vocab) * TOP_K_ENTRY_BYTES
     dispatched = step.host(Phase.COPY_BACK, Component.LAUNCH, HostTask.TREE_DISPATCH)
     top_k = GpuKernel(GpuTask.TOP_K, positions)
@@ -80,20 +81,37 @@ def _build_tree(step: _Step) -> tuple[list[int], list[int]]:
         Phase.COPY_BACK, Component.TREE, AllGather(candidates * step.ranks, step.ranks)
     )
     if scenario.tree.builder is TreeBuilder.GPU:
+        # One warp a request: their trees are built side by side.
         step.per_rank(Phase.TREE, Component.TREE, GpuKernel(GpuTask.TREE_BUILD, budget))
         return [], []
     copied = step.copy(Phase.COPY_BACK, candidates, CopyDirection.TO_HOST, [gathered])
-    heap = HostWork(HostTask.TREE_BUILD, heap_operations(step.setup))
-    built = step.add(Phase.TREE, Component.TREE, heap, [TREE], [copied])
-    masked = step.add(Phase.TREE, Component.TREE, HostWork(HostTask.TREE_MASK, budget), [TREE], [built])
+    built = _build_on_host(step, copied)
     tokens = budget + 1
-    mask = step.copy(Phase.TREE, tokens * tokens + tokens * POSITION_BYTES, CopyDirection.TO_DEVICE, [masked])
-    return [masked], [mask]
+    moved = requests * (tokens * tokens + tokens * POSITION_BYTES)
+    mask = step.copy(Phase.TREE, moved, CopyDirection.TO_DEVICE, built)
+    return built, [mask]
+
+
+def _build_on_host(step: _Step, copied: int) -> list[int]:
+    """Every request's tree, shared out over the workers; the last op of each worker."""
+    scenario = step.setup.scenario
+    requests, budget = scenario.load.concurrency, scenario.tree.budget
+    workers = min(scenario.tree.workers, requests)
+    operations, last = heap_operations(step.setup), []
+    for worker in range(workers):
+        share = len(range(worker, requests, workers))
+        lane = [Lane("host", f"tree{worker}")]
+        heap = HostWork(HostTask.TREE_BUILD, share * operations)
+        built = step.add(Phase.TREE, Component.TREE, heap, lane, [copied])
+        mask = HostWork(HostTask.TREE_MASK, share * budget)
+        last.append(step.add(Phase.TREE, Component.TREE, mask, lane, [built]))
+    return last
 
 
 def _pick_chain(step: _Step) -> tuple[list[int], list[int]]:
     """First choices, which never leave the GPUs: the verify pass may be launched at once."""
-    positions = step.setup.scenario.drafter.block - 1
+    scenario = step.setup.scenario
+    positions = scenario.load.concurrency * (scenario.drafter.block - 1)
     launched = step.add(Phase.COPY_BACK, Component.LAUNCH, EagerLaunch(1, False), [PYTHON])
     step.per_rank(Phase.COPY_BACK, Component.TREE, GpuKernel(GpuTask.TOP_K, positions), [launched])
     choices = AllGather(positions * TOP_K_ENTRY_BYTES * step.ranks, step.ranks)
@@ -104,7 +122,8 @@ def _pick_chain(step: _Step) -> tuple[list[int], list[int]]:
 def _accept(step: _Step, tokens: int) -> None:
     """Greedy walk down the tree, KV compaction, accepted ids to the host, synchronise."""
     setup = step.setup
-    model, longest = setup.model, setup.scenario.max_acceptance_length
+    model = setup.model
+    longest = setup.scenario.load.concurrency * setup.scenario.max_acceptance_length
     # Read and written once.
     moved = 2 * int(cache_bytes(model, longest, setup.scenario.kv.dtype))
     works = (
@@ -124,7 +143,7 @@ def _plain_step(setup: Setup) -> StepGraph:
     """One token for each request. With schedule-ahead the host runs beside the GPU, not before it."""
     step = _Step(setup)
     load = setup.scenario.load
-    shape = VerifyShape(load.concurrency, 1, load.context_tokens)
+    shape = PassShape(load.concurrency, 1, load.context_tokens)
     ahead = setup.machine.stack.overlap.schedule_ahead and setup.verify_launch is LaunchMode.GRAPH
     scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
     kernels = verify_pass(setup, shape)

@@ -36,6 +36,7 @@ class Tally:
         self._measured_file = measured_file
         self._results: list[RunResult] = []
         self._lengths: list[NDArray[np.int16]] = []
+        self._tpot_ns: list[NDArray[np.float64]] = []
         self._step_ns: list[IntArray] = []
         self._in_full: list[Run] = []
         zero = np.zeros(1, dtype=np.int64)
@@ -60,7 +61,8 @@ class Tally:
         )
         # What an interrupt left behind the last counted run is written over.
         self._results[count:] = [run.result]
-        self._lengths[count:] = [steps.lengths.astype(np.int16)]
+        self._lengths[count:] = [steps.lengths.ravel().astype(np.int16)]
+        self._tpot_ns[count:] = [run.tpot_ns]
         self._step_ns[count:] = [steps.step_ns]
         if count < RUNS_IN_FULL:
             self._in_full[count:] = [run]
@@ -75,6 +77,7 @@ class Tally:
             lanes=self._lanes,
             runs=tuple(self._results[: totals.runs]),
             lengths=np.concatenate(self._lengths[: totals.runs]),
+            tpot_ns=np.concatenate(self._tpot_ns[: totals.runs]),
             step_ns=np.concatenate(self._step_ns[: totals.runs]),
             component_ns=totals.component_ns,
             phase_ns=totals.phase_ns,

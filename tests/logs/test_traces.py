@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sim import files, scenario, traces
 from sim.choices import Counts
 from sim.errors import LogError
-from sim.output import STEP_COLUMNS
+from sim.output import step_columns
 from sim.traces import Trace
 
 lengths = st.lists(st.integers(1, traces.LONGEST), min_size=1, max_size=20)
@@ -72,8 +72,10 @@ def test_drafted_tokens_are_one_less_than_lengths(steps: list[int]) -> None:
 
 
 def test_our_own_steps_read_as_they_are() -> None:
-    rows = [[run, step, 2000, 1 + step, *[0] * (len(STEP_COLUMNS) - 4)] for run in (0, 1) for step in (0, 1)]
-    found = read(files.csv_text(STEP_COLUMNS, rows))
+    rows = [
+        [run, step, 2000, 1 + step, *[0] * (len(step_columns(1)) - 4)] for run in (0, 1) for step in (0, 1)
+    ]
+    found = read(files.csv_text(step_columns(1), rows))
     assert found == Trace(((1, 2), (1, 2)), grouped=True)
 
 
