@@ -272,7 +272,8 @@ def run_tests(root: Path, names: list[str], chosen: str) -> str:
         return ""
     if " failed" not in done.stdout or "CommandError" in done.stdout:
         raise SystemExit(f"the tests did not run:\n{done.stdout}{done.stderr}")
-    return "deadlock" if "deadlock:" in done.stdout else "wrong result"
+    reasons = {"deadlock:": "deadlock", "crashed": "crash"}
+    return next((reason for word, reason in reasons.items() if word in done.stdout), "wrong result")
 
 
 def try_mutation(mutation: Mutation) -> str:
@@ -298,7 +299,17 @@ def operations_of(file: str) -> set[str]:
     }
 
 
+def check_the_copy() -> None:
+    """Without a bug every test passes in a copy: else nothing would be said by one that fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy_sources(Path(folder))
+        files = sorted({name for names in TESTS.values() for name in names})
+        if failed := run_tests(Path(folder), ["test_kernels.py", *files, "test_sanitized.py"], ""):
+            raise SystemExit(f"without any bug: {failed}")
+
+
 def main(word: str) -> int:
+    check_the_copy()
     chosen = [m for m in MUTATIONS if word in f"{m.file}: {m.bug}"]
     caught = 0
     for mutation in chosen:
