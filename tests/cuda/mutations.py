@@ -182,7 +182,12 @@ MUTATIONS = [
         "(split + 1) * stages / splits * COLUMNS",
         "(split * stages / splits + stages / splits) * COLUMNS",
     ),
-    Mutation("gemm_bf16", "tokens beyond the last are written", " && first_token + token < x.rows)", ")"),
+    Mutation(
+        "gemm_bf16",
+        "a token beyond the last is written",
+        " && first_token + token < x.rows)",
+        " && first_token + token <= x.rows)",
+    ),
     Mutation("norm", "a barrier dropped before the warps' sums are read", "  __syncthreads();\n", ""),
     Mutation("top_k", "-0 comes after 0", "__float_as_uint(value + 0.f)", "__float_as_uint(value)"),
     Mutation("top_k", "a value is taken twice", "if (key < limit)", "if (key <= limit)"),
