@@ -262,8 +262,17 @@ def _whole(value: Any) -> int | None:
 
 def _shown(value: Any) -> str:
     """*value* as the file has it, shortened."""
-    text = value if isinstance(value, str) else json.dumps(value)
+    return quoted(value if isinstance(value, str) else json.dumps(value))
+
+
+def quoted(text: str) -> str:
+    """*text* of a file in quotes and in one line, shortened; what does not print is escaped."""
     return repr(text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}...")
+
+
+def _names(names: Iterable[str]) -> str:
+    """*names* of a file in one line, shortened; what does not print is escaped."""
+    return repr(", ".join(names)[:SHOWN])[1:-1] or "none"
 
 
 def _number_of(things: list[str], what: str) -> str:
