@@ -218,7 +218,7 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 def test_a_pipe_has_no_line_for_a_trace(steps: Path) -> None:
     """Nothing could be read from it again."""
     command = [sys.executable, "-m", "sim", "acceptance", "fit", "/dev/stdin", "--bootstrap", "100"]
-    environment, text = {**os.environ, "PYTHONPATH": str(ROOT)}, steps.read_text()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         command,
         cwd=ROOT,
