@@ -31,7 +31,7 @@ from sim.logs.figures import (
     whole,
 )
 from sim.logs.observed import Options, Windows
-from sim.traces import LONGEST
+from sim.traces import LONGEST, number_of
 
 VLLM_MARK = "SpecDecoding metrics:"
 VLLM_V0_MARK = "Speculative metrics:"
@@ -148,7 +148,10 @@ def _counted(path: Path, windows: list[Window], options: Options, what: str) -> 
         return Windows(lengths, counts), found, drafts, len(windows)
     kind, only = rate_kind(str(path), with_lengths)
     also = "" if only else " (other readings fit as well, and say the same)"
-    found = (f"Rates per position are {kind.value}: checked on {_lines(len(windows))}{also}.", *found)
+    found = (
+        f"Rates per position are {kind.value}: checked on {number_of(len(windows), 'line')}{also}.",
+        *found,
+    )
     _check_falling(path, windows, kind)
     rates = np.array([kind.unconditional(window.rates) for window in windows])
     return Windows(lengths, counts, np.minimum.accumulate(rates, axis=1)), found, drafts, len(windows)
@@ -167,12 +170,8 @@ def _steps_found(steps: list[Steps], drafts: int, what: str, checked: bool) -> t
         return (f"Steps of a {what} are drafted tokens / {drafts}{check}.",)
     return (
         f"Steps of a {what} are drafted tokens / {drafts}, or accepted / (length - 1) where some drafts were"
-        f" shorter: {short} of {_lines(len(steps))}.",
+        f" shorter: {short} of {number_of(len(steps), 'line')}.",
     )
-
-
-def _lines(count: int) -> str:
-    return f"{count:,} line{'' if count == 1 else 's'}"
 
 
 def _check_falling(path: Path, windows: list[Window], kind: RateKind) -> None:
@@ -219,7 +218,7 @@ def _check_v0(path: Path, last: Line, options: Options, counts: tuple[int, int, 
     if not 1 <= drafts < LONGEST:
         problem = f"expected 1 to {LONGEST - 1} speculative tokens, got {drafts}"
     elif options.drafts not in (None, drafts):
-        problem = f"{drafts} speculative tokens, but --drafts says {options.drafts}"
+        problem = f"{number_of(drafts, 'speculative token')}, but --drafts says {options.drafts}"
     elif not drafted:
         problem = "nothing was drafted"
     elif not drafted <= emitted * drafts <= drafted * (drafts + 1):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.errors import LogError
-from sim.traces import quoted
+from sim.traces import number_of, quoted
 
 NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?|\.[0-9]{1,15}")
 WHOLE = re.compile(r"[0-9]{1,15}")
@@ -200,7 +200,7 @@ def _not_given(window: Window, drafts: int, least: int) -> str:
 def check_window(file: str, window: Window) -> None:
     """LogError where figures of *window* cannot be, whatever a step drafts."""
     if window.accepted > window.drafted:
-        problem = f"{window.accepted} tokens accepted, but {window.drafted} drafted"
+        problem = f"{number_of(window.accepted, 'token')} accepted, but {window.drafted} drafted"
         raise LogError(file, window.line, problem)
     for position, rate in enumerate(window.rates, 1):
         if rate.value > 1:
@@ -217,11 +217,13 @@ def same_drafts(file: str, windows: list[Window], drafts: int | None) -> int | N
     for window in windows:
         if len(window.rates) != len(first.rates):
             problem = (
-                f"{len(window.rates)} rates per position, but {len(first.rates)} in line {first.line}:"
-                " fit each number of drafted tokens by itself"
+                f"{number_of(len(window.rates), 'rate')} per position, but {len(first.rates)} in line"
+                f" {first.line}: fit each number of drafted tokens by itself"
             )
             raise LogError(file, window.line, problem)
     found = len(first.rates) or None
     if found is not None and drafts is not None and drafts != found:
-        raise LogError(file, first.line, f"{found} rates per position, but --drafts says {drafts}")
+        raise LogError(
+            file, first.line, f"{number_of(found, 'rate')} per position, but --drafts says {drafts}"
+        )
     return found or drafts

@@ -15,7 +15,7 @@ from sim.logs.moments import MOST_SD, Equations, PairCounts, hazards_per_positio
 from sim.logs.observed import Observed, Windows
 from sim.logs.sums import Steps, Sums, by_request, counted_steps, sums_by_block, sums_by_request
 from sim.logs.variation import NUDGE, Variation, variation
-from sim.traces import Trace
+from sim.traces import Trace, number_of
 
 Array = NDArray[np.float64]
 
@@ -172,8 +172,10 @@ def _unit_notes(mean: Quoted, units: int) -> tuple[str, ...]:
     """Why there are no intervals, where there are none."""
     if mean.interval is not None:
         return ()
-    have = f"{units} piece{'' if units == 1 else 's'} of log"
-    return (f"Intervals are missing: {have}, {MIN_UNITS} or more that differ are needed.",)
+    return (
+        f"Intervals are missing: {number_of(units, 'piece')} of log,"
+        f" {MIN_UNITS} or more that differ are needed.",
+    )
 
 
 def _fit_windows(observed: Observed, windows: Windows, settings: Settings) -> Fit:

@@ -18,7 +18,7 @@ from sim.errors import LogError
 from sim.logs.counted import Read
 from sim.logs.figures import TOKEN, Line, Printed, number, whole
 from sim.logs.observed import Options, Windows
-from sim.traces import LONGEST
+from sim.traces import LONGEST, number_of
 
 MARK = "accept len:"
 RUNNING = re.compile(r"#running-req:\s*" + TOKEN)
@@ -81,9 +81,8 @@ def read_sglang(path: Path, lines: list[Line], options: Options) -> Read:
     found, drafts = _definition(path, [decode for decode in decodes if decode.rate], options)
     for decode in decodes:
         if drafts is not None and decode.length.low > drafts + 1:
-            problem = (
-                f"accept len {decode.length.value:g}, but {drafts} drafted tokens a step allow {drafts + 1}"
-            )
+            drafted = number_of(drafts, "drafted token")
+            problem = f"accept len {decode.length.value:g}, but {drafted} a step: at most {drafts + 1}"
             raise LogError(str(path), decode.line, problem)
     weighing = (
         "Lines are weighed by #running-req: each is the same number of steps of every running request.",

@@ -65,7 +65,8 @@ def _why_alike(trace: Trace) -> str:
     if not trace.grouped:
         why = "the log does not say which request a step belongs to"
     elif len(trace.requests) < MIN_REQUESTS:
-        why = f"{len(trace.requests)} requests are too few to tell how they differ ({MIN_REQUESTS} needed)"
+        few = "1 request is" if len(trace.requests) == 1 else f"{len(trace.requests)} requests are"
+        why = f"{few} too few to tell how they differ ({MIN_REQUESTS} needed)"
     else:
         why = "requests are too short to tell them from correlated steps"
     return f"request_sd is taken as 0: {why}. What requests differ by counts as step correlation."

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -305,7 +310,7 @@ FOUR = vllm_of([1, 2, 3, 4], 3)
         ),
         ((sglang("1.00", "0.02"),), None, 1, "may be L / 40 (per-verified, k = 39) or L / 41"),
         ((sglang("0.50"),), None, 1, "expected an accept len of 1 or more, got 0.50"),
-        ((sglang("4.50"),), Options(drafts=3), 1, "accept len 4.5, but 3 drafted tokens a step allow 4"),
+        ((sglang("4.50"),), Options(drafts=3), 1, "accept len 4.5, but 3 drafted tokens a step: at most 4"),
         (
             (sglang("2.00"),),
             Options(definition=Definition.PER_DRAFTED),
@@ -414,6 +419,31 @@ def test_a_number_is_all_of_what_is_written_together(text: str, token: str) -> N
         observed(NOISE, text.replace("@", token))
     assert caught.value.line == 2
     assert str(caught.value).isprintable()
+
+
+def test_a_pipe_is_read_like_a_file() -> None:
+    """Once: what was read is gone."""
+    for text, engine in ((f"{NOISE}\n{FOUR}\n", Engine.VLLM), ("length,run\n3,1\n2,2\n", Engine.PLAIN)):
+        with piped(text) as path:
+            found = read(path)
+        assert found.engine is engine
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "log.txt").write_text(text)
+            assert replace(read(Path(folder) / "log.txt"), path=path) == replace(found, data=ANY)
+    with piped("hello\n") as path, pytest.raises(LogError, match="it begins 'hello'"):
+        read(path)
+
+
+@contextmanager
+def piped(text: str) -> Iterator[Path]:
+    """A pipe with *text* in it, as a shell hands over."""
+    end, start = os.pipe()
+    try:
+        os.write(start, text.encode())
+        os.close(start)
+        yield Path(f"/dev/fd/{end}")
+    finally:
+        os.close(end)
 
 
 def test_a_dot_may_end_a_sentence() -> None:

@@ -251,6 +251,16 @@ def test_units_of_which_one_alone_differs_have_no_interval() -> None:
     assert together([rare], 400, np.random.default_rng(1)) is None
 
 
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("request_", [(3, 1, 2, 4, 4), (1, 8) * 9, (5,) * 5], ids=str)
+def test_requests_that_are_all_alike_have_no_interval(request_: tuple[int, ...], constant: bool) -> None:
+    """And no division by zero."""
+    found = of_trace(Trace((request_,) * 12, grouped=True), Settings(constant, draws=200))
+    figures = [found.mean_length, *found.rates, found.request_sd, found.step_correlation, found.hazard]
+    assert all(one.interval is None for one in figures if one is not None)
+    assert "Intervals are missing: 12 pieces of log, 8 or more that differ are needed." in found.notes
+
+
 @given(st.integers(8, 60), st.integers(0, 2**32))
 def test_an_interval_holds_its_figure_and_is_wider_than_for_it_alone(units: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
