@@ -26,6 +26,8 @@ from sim.logs.sums import Steps, by_request, counted_steps, steps_of, without_la
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+ALIKE = 1e-12
+"""Lengths are whole: a variance below this is rounding."""
 CONFIDENCE = 0.95
 MOST_LOGS = 399
 FEWEST_LOGS = 39
@@ -141,7 +143,7 @@ def _correlation(steps: Steps, weights: Array, alike: bool, lag: int) -> float:
     off = steps.lengths - weights @ steps.lengths
     together = steps.follows(lag)
     variance = float(weights @ off**2)
-    if not variance or not together.any():
+    if variance < ALIKE or not together.any():
         return np.nan
     products = (off[lag:] * off[: len(off) - lag])[together]
     return float(_weights(np.maximum(steps.sizes - lag, 0), alike) @ products / variance)
