@@ -97,7 +97,8 @@ class CostModel:
                 return Estimate(
                     seconds=blend.mean,
                     spread=blend.relative_error,
-                    source=Source.MEASURED,
+                    # Any small kernel of as many bytes is answered from the norm that was measured.
+                    source=Source.SCALED if isinstance(work, Elementwise) else Source.MEASURED,
                     bound=self._bound(work),
                     evidence=evidence,
                     blend=blend,

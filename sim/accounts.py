@@ -26,18 +26,13 @@ Array = NDArray[np.float64]
 
 
 class Accounts:
-    """Books the time of steps made of *pieces*.
+    """Books the time of steps made of *pieces*; *sources* has one entry per label."""
 
-    *sources* has one entry per label; so has *on_file*, which says what rests on the machine's
-    measured file, where it has one.
-    """
-
-    def __init__(self, pieces: Pieces, sources: tuple[Source, ...], on_file: tuple[bool, ...] = ()) -> None:
+    def __init__(self, pieces: Pieces, sources: tuple[Source, ...]) -> None:
         self._pieces = pieces
         self._components = _indices(Component, [label.component for label in pieces.labels])
         self._phases = _indices(Phase, [label.phase for label in pieces.labels])
         self._sources = _indices(Source, sources)
-        self._on_file = np.array(on_file, dtype=np.int64)
         self._collectives = np.array(
             [i for i, op in enumerate(pieces.graph.ops) if isinstance(op.work, AllReduce)], dtype=np.int64
         )
@@ -45,9 +40,18 @@ class Accounts:
         self._holders = _Holders(pieces)
 
     def records(
-        self, lengths: IntArray, contexts: IntArray, mean: MeanTimes, durations: IntArray, end: IntArray
+        self,
+        lengths: IntArray,
+        contexts: IntArray,
+        mean: MeanTimes,
+        durations: IntArray,
+        end: IntArray,
+        on_file: NDArray[np.bool_] | None = None,
     ) -> StepRecords:
-        """The records of steps whose pieces took *durations* and ended at *end* (steps, pieces)."""
+        """The records of steps whose pieces took *durations* and ended at *end* (steps, pieces).
+
+        *on_file* (steps, labels) says what rests on the machine's measured file, where it has one.
+        """
         pieces = self._pieces
         on_path = critical_time(pieces.graph, durations, end, pieces.kind_of, pieces.kind_count)
         return StepRecords(
@@ -57,17 +61,26 @@ class Accounts:
             component_ns=pieces.book(on_path, mean, self._components, len(Component)),
             phase_ns=pieces.book(on_path, mean, self._phases, len(Phase)),
             source_ns=pieces.book(on_path, mean, self._sources, len(Source)),
-            file_ns=self._on_measured_file(on_path, mean),
+            file_ns=self._on_measured_file(on_path, mean, on_file),
             busy_ns=self._holders.busy(mean, durations),
             allreduce_wait_ns=_wait(*self._arrivals, end),
             allreduce_transfer_ns=durations[:, self._collectives].sum(axis=1),
         )
 
-    def _on_measured_file(self, on_path: IntArray, mean: MeanTimes) -> IntArray:
+    def _on_measured_file(
+        self, on_path: IntArray, mean: MeanTimes, on_file: NDArray[np.bool_] | None
+    ) -> IntArray:
         """(steps,) critical path that rests on the measured file."""
-        if not self._on_file.any():
-            return np.zeros(len(on_path), dtype=np.int64)
-        return self._pieces.book(on_path, mean, self._on_file, 2)[:, 1]
+        booked = np.zeros(len(on_path), dtype=np.int64)
+        if on_file is None:
+            return booked
+        # Attention may enter the file or leave it as it grows: steps that rest alike are booked together.
+        patterns, pattern_of = np.unique(on_file, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            steps = pattern_of.reshape(-1) == number
+            means = MeanTimes(*(times[steps] for times in mean))
+            booked[steps] = self._pieces.book(on_path[steps], means, pattern.astype(np.int64), 2)[:, 1]
+        return booked
 
 
 class _Holders:

@@ -23,6 +23,14 @@ class LogError(DocumentError):
         super().__init__(file, line, "", problem)
         self.args = (file, line, problem)
 
+    def __str__(self) -> str:
+        return in_one_line(super().__str__())
+
+
+def in_one_line(text: str) -> str:
+    """*text* with all that does not print, line ends among it, escaped."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
 
 class SimulationError(Exception):
     """An invariant of the simulator broke; *problem* says which."""

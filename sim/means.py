@@ -74,7 +74,3 @@ class BaseTimes:
     def sources(self) -> tuple[Source, ...]:
         """The source of every label's estimate."""
         return tuple(self._costs.estimate(label.work).source for label in self._labels)
-
-    def on_file(self) -> tuple[bool, ...]:
-        """For every label whether its estimate rests on the machine's measured file."""
-        return tuple(self._costs.estimate(label.work).blend is not None for label in self._labels)

@@ -271,12 +271,10 @@ def _accuracy_line(setup: Setup) -> str:
 
 
 def rests_on(summary: Summary) -> str:
-    """Shares of the step by the source of its figures."""
-    shares = {s: f"{s.name} {percent(summary.sources.get(s, 0.0))}" for s in Source}
-    if summary.measured_files:
-        files = ", ".join(f"{name} {percent(share)}" for name, share in summary.measured_files.items())
-        shares[Source.MEASURED] += f" ({files})"
-    return f"The step rests on: {', '.join(shares.values())}"
+    """Shares of the step by the source of its figures, and what of it rests on a measured file."""
+    shares = ", ".join(f"{s.name} {percent(summary.sources.get(s, 0.0))}" for s in Source)
+    files = "".join(f"; on {name} {percent(share)}" for name, share in summary.measured_files.items())
+    return f"The step rests on: {shares}{files}"
 
 
 def launch_line(answer: Answer) -> str:

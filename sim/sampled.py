@@ -2,19 +2,22 @@
 
 Every execution of such an op - per step, rank and layer - takes a uniform variate of its own
 from a random stream of its own, so that all other draws stay what they were without the
-file. Rank factors, drift and stalls come on top, as for any other work. Attention may leave
-the measured contexts while it grows; from there on it takes the noise of its stretch.
+file. Expert layers share theirs over the ranks: what their samples differ by is mostly which
+experts the tokens went to, and that is the same on every rank of tensor parallelism. Rank
+factors, drift and stalls come on top, as for any other work. Attention may leave the measured
+contexts while it grows; from there on it takes the noise of its stretch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.quantiles import LEVELS, Blend, Quantiles
-from hwmodels.work import MlaAttention
+from hwmodels.work import GroupedExperts, MlaAttention
 from sim.compiled import compiled
 from sim.draws import RandomStream, generator
 from sim.graph import IntArray
@@ -69,12 +72,16 @@ class Sampled:
     @property
     def values_per_step(self) -> int:
         """Uniform variates that one step consumes."""
-        return int(self._terms.repeats.sum())
+        return int((self._terms.first + self._terms.repeats).max(initial=0))
 
     def corners(self, contexts: IntArray) -> Corners:
         """What every label draws from at each of *contexts* (steps,)."""
         found = [self._at(context) for context in contexts.tolist()]
         return Corners(np.stack([each.row for each in found]), np.stack([each.weight for each in found]))
+
+    def on_file(self, contexts: IntArray) -> NDArray[np.bool_]:
+        """(steps, labels) whether each label is drawn from samples at each of *contexts* (steps,)."""
+        return np.asarray(self.corners(contexts).weight.any(axis=2))
 
     def draw(self, luck: np.random.Generator, mean: MeanTimes, contexts: IntArray) -> Drawn:
         """Draw for steps at *contexts* whose mean times are *mean*; *luck* is that of the run."""
@@ -118,13 +125,17 @@ class Sampled:
 
 
 class _Terms(NamedTuple):
-    """Sampled work piece by piece: *repeats* times *label* in *part* of *piece*, which is of *kind*."""
+    """Sampled work piece by piece: *repeats* times *label* in *part* of *piece*, which is of *kind*.
+
+    Its variates begin with number *first* of a step's.
+    """
 
     piece: IntArray
     kind: IntArray
     part: IntArray
     label: IntArray
     repeats: IntArray
+    first: IntArray
 
 
 def _terms(pieces: Pieces, may_draw: NDArray[np.bool_]) -> _Terms:
@@ -134,7 +145,26 @@ def _terms(pieces: Pieces, may_draw: NDArray[np.bool_]) -> _Terms:
             of_kind.setdefault(kind, []).append((part, label, repeats))
     kinds = enumerate(pieces.kind_of.tolist())
     rows = [(piece, kind, *term) for piece, kind in kinds for term in of_kind.get(kind, [])]
-    return _Terms(*np.array(rows, dtype=np.int64).reshape(-1, 5).T.copy())
+    terms = [(*row, first) for row, first in zip(rows, _first_variates(pieces, rows), strict=True)]
+    return _Terms(*np.array(terms, dtype=np.int64).reshape(-1, 6).T.copy())
+
+
+def _first_variates(pieces: Pieces, rows: Sequence[tuple[int, ...]]) -> list[int]:
+    """Where the variates of each of *rows* begin: the n-th expert layer has the same on every rank."""
+    taken, found = 0, []
+    layers: dict[int | None, int] = {}
+    shared: dict[int, int] = {}
+    for piece, _, _, label, repeats in rows:
+        if isinstance(pieces.labels[label].work, GroupedExperts):
+            rank = pieces.graph.ops[piece].rank
+            layer = layers[rank] = layers.get(rank, -1) + 1
+            known = layer in shared
+            first = shared.setdefault(layer, taken)
+        else:
+            known, first = False, taken
+        taken += 0 if known else repeats
+        found.append(first)
+    return found
 
 
 def luck_of_run(seed: int, run: int) -> np.random.Generator:
@@ -153,6 +183,7 @@ def _draw(
     part: IntArray,
     label: IntArray,
     repeats: IntArray,
+    first: IntArray,
     part_s: Array,
     row: IntArray,
     weight: Array,
@@ -161,8 +192,8 @@ def _draw(
     piece_s: Array,
 ) -> None:
     for step in range(len(uniforms)):
-        at = 0
         for term in range(len(piece)):
+            at = first[term]
             main_counts = part_s[step, kind[term], _MAIN] >= part_s[step, kind[term], _SIDE]
             beside = (part[term] == _SIDE and main_counts) or (part[term] == _MAIN and not main_counts)
             for _ in range(repeats[term]):

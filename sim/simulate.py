@@ -71,7 +71,7 @@ class Simulation:
         self._sampled = None if setup.machine.samples is None else Sampled(setup, self.pieces)
         drawn = None if self._sampled is None else self._sampled.drawn
         self._plan = NoisePlan(setup.machine, self.pieces, self.base.seconds(start)[0], drawn)
-        self._accounts = Accounts(self.pieces, self.base.sources(), self.base.on_file())
+        self._accounts = Accounts(self.pieces, self.base.sources())
 
     @property
     def measured_file(self) -> str | None:
@@ -132,6 +132,7 @@ class Simulation:
             mean=chunk.mean,
             durations=chunk.durations,
             end=end,
+            on_file=None if self._sampled is None else self._sampled.on_file(chunk.contexts),
         )
 
 

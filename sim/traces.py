@@ -8,6 +8,7 @@ wrong stops the reading: a log with holes gives wrong correlations.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, TextIO
 
 from hwmodels.documents import did_you_mean
 from sim.choices import Counts
-from sim.errors import LogError
+from sim.errors import LogError, in_one_line
 
 LENGTHS = ("length", "acceptance_length", "accept_length", "accepted_length")
 AMBIGUOUS = ("accepted", "num_accepted", "accepted_tokens")
@@ -48,7 +49,7 @@ class _Step(NamedTuple):
     """One length as it stands in the file."""
 
     line: int
-    request: str | int | None
+    request: str | None
     length: Any
 
 
@@ -58,7 +59,7 @@ class _Reader:
 
     path: Path
     counts: Counts | None
-    requests: dict[str | int | None, list[int]] = field(default_factory=dict)
+    requests: dict[str | None, list[int]] = field(default_factory=dict)
     known: dict[str, int] = field(default_factory=dict)
     """Lengths by their text: files repeat few of them many times."""
 
@@ -86,10 +87,11 @@ class _Reader:
         return length
 
     def _beyond(self, number: int) -> str:
+        shown = quoted(str(number))[1:-1]
         if self.counts is Counts.DRAFTED_ONLY:
-            return f"expected 0 to {LONGEST - 1} drafted tokens, got {number}"
+            return f"expected 0 to {LONGEST - 1} drafted tokens, got {shown}"
         hint = f"; if drafted tokens alone are counted, say {_option(Counts.DRAFTED_ONLY)}"
-        return f"expected a length of 1 to {LONGEST}, got {number}{hint if number == 0 else ''}"
+        return f"expected a length of 1 to {LONGEST}, got {shown}{hint if number == 0 else ''}"
 
     def trace(self) -> Trace:
         if not self.requests:
@@ -104,21 +106,25 @@ def read(path: Path, counts: Counts | None = None) -> Trace:
     *counts* says what the numbers count; without it they count the target's own token,
     and a column or key that may or may not (``accepted``) is refused.
     """
+    return parse(path, text_of(path), counts)
+
+
+def text_of(path: Path) -> str:
+    """All of *path*, which may be a pipe; bytes that are no text become characters that are no number."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+        return stream.read()
+
+
+def parse(path: Path, text: str, counts: Counts | None = None) -> Trace:
+    """The Trace in *text*, which was read from *path*; otherwise like ``read``."""
     reader = _Reader(path, counts)
-    with _opened(path) as stream:
-        first = next((line.lstrip() for line in stream if line.strip()), None)
-    if first is None:
+    first = text.lstrip()[:1]
+    if not first:
         raise reader.error(0, "nothing in it")
-    with _opened(path) as stream:
-        steps = _json_steps if first.startswith(("{", "[")) else _csv_steps
-        for step in steps(reader, stream):
-            reader.add(step)
+    steps = _json_steps if first in "{[" else _csv_steps
+    for step in steps(reader, io.StringIO(text, newline="")):
+        reader.add(step)
     return reader.trace()
-
-
-def _opened(path: Path) -> TextIO:
-    """*path* for reading; bytes that are no text become characters that are no number."""
-    return path.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
 def _csv_steps(reader: _Reader, stream: TextIO) -> Iterator[_Step]:
@@ -132,7 +138,9 @@ def _csv_steps(reader: _Reader, stream: TextIO) -> Iterator[_Step]:
         at, request_at = _columns(reader, line, names)
     for line, row in rows:
         if len(row) != len(names):
-            raise reader.error(line, f"expected {_number_of(names, 'column')}, got {_number_of(row, 'cell')}")
+            raise reader.error(
+                line, f"expected {number_of(len(names), 'column')}, got {number_of(len(row), 'cell')}"
+            )
         request = None if request_at is None else row[request_at].strip()
         if request == "":
             raise reader.error(line, f"no {names[request_at or 0]} is given")
@@ -157,7 +165,7 @@ def _columns(reader: _Reader, line: int, names: list[str]) -> tuple[int, int | N
     name = _only(reader, line, names, LENGTHS) or _told(reader, line, names)
     if name is None:
         near = did_you_mean(_likeliest(names), list(LENGTHS))
-        raise reader.unknown(line, f"no column of lengths among {', '.join(names)[:SHOWN]}{near}")
+        raise reader.unknown(line, f"no column of lengths among {_names(names)}{near}")
     request = _only(reader, line, names, REQUESTS)
     return names.index(name), None if request is None else names.index(request)
 
@@ -216,7 +224,7 @@ def _shape(reader: _Reader, line: int, value: Any) -> tuple[str, Parse]:
         case dict():
             return _object(reader, line, value)
         case list():
-            return "a list of lengths", lambda at: _request(reader, at, at, value)
+            return "a list of lengths", lambda at: _request(reader, at, str(at), value)
         case _:
             return "a length", lambda at: iter([_Step(at, None, value)])
 
@@ -226,18 +234,20 @@ def _object(reader: _Reader, line: int, value: dict[str, Any]) -> tuple[str, Par
     name = _only(reader, line, value, (*LENGTHS, *lists)) or _told(reader, line, value)
     if name is None:
         near = did_you_mean(_likeliest([*value, ""]), ["length", "lengths"])
-        raise reader.unknown(line, f"no key of lengths among {', '.join(value)[:SHOWN] or 'none'}{near}")
+        raise reader.unknown(line, f"no key of lengths among {_names(value)}{near}")
     key = _only(reader, line, value, REQUESTS)
     request = None if key is None else value[key]
     if key is not None and (isinstance(request, bool) or not isinstance(request, str | int)):
         raise reader.error(line, f"expected a name or a number as {key}, got {_shown(request)}")
+    if request is not None and not (request := str(request).strip()):
+        raise reader.error(line, f"no {key} is given")
     what = f"an object with {name}{f' and {key}' if key else ''}"
     if name in lists:
-        return what, lambda at: _request(reader, at, at if request is None else request, value[name])
+        return what, lambda at: _request(reader, at, str(at) if request is None else request, value[name])
     return what, lambda at: iter([_Step(at, request, value[name])])
 
 
-def _request(reader: _Reader, line: int, request: str | int, lengths: Any) -> Iterator[_Step]:
+def _request(reader: _Reader, line: int, request: str, lengths: Any) -> Iterator[_Step]:
     """The steps of a whole request."""
     if not isinstance(lengths, list) or not lengths:
         raise reader.error(line, f"expected a list of one length or more, got {_shown(lengths)}")
@@ -262,12 +272,22 @@ def _whole(value: Any) -> int | None:
 
 def _shown(value: Any) -> str:
     """*value* as the file has it, shortened."""
-    text = value if isinstance(value, str) else json.dumps(value)
+    return quoted(value if isinstance(value, str) else json.dumps(value))
+
+
+def quoted(text: str) -> str:
+    """*text* of a file in quotes and in one line, shortened; what does not print is escaped."""
     return repr(text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}...")
 
 
-def _number_of(things: list[str], what: str) -> str:
-    return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
+def _names(names: Iterable[str]) -> str:
+    """*names* of a file in one line, shortened; what does not print is escaped."""
+    return in_one_line(", ".join(names)[:SHOWN]) or "none"
+
+
+def number_of(count: int, what: str) -> str:
+    """*count* of *what*, in words: ``1 step``, ``1,200 steps``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _option(counts: Counts) -> str:

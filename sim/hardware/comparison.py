@@ -30,7 +30,7 @@ class Reading(NamedTuple):
     """What one side says of a point."""
 
     us: float
-    """The median of samples; a published mean."""
+    """The median of samples beside another file's; beside a published mean the mean of samples."""
     low_us: float
     high_us: float
     """First and third quartile of samples; the published mean twice."""
@@ -113,9 +113,9 @@ def compare(a: Side, b: Side) -> Comparison:
         case MeasuredFile(), MeasuredFile():
             return _compared(a, b, _points_of(a), _points_of(b))
         case MeasuredFile(), Published():
-            return _compared(a, b, _points_of(a), _asked(b, a))
+            return _compared(a, b, _means_of(a), _asked(b, a))
         case Published(), MeasuredFile():
-            return _compared(a, b, _asked(a, b), _points_of(b))
+            return _compared(a, b, _asked(a, b), _means_of(b))
         case _:
             problem = "both are published tables; one of the two must be a measured file"
             raise DocumentError(f"{a.name} and {b.name}", 0, "", problem)
@@ -134,6 +134,13 @@ class _Readings:
 
 def _points_of(file: MeasuredFile) -> _Readings:
     return _Readings({(point.case, point.series): _reading(point) for point in file.points})
+
+
+def _means_of(file: MeasuredFile) -> _Readings:
+    """As a published table has them: samples with a tail have a mean beyond their median."""
+    read = {(point.case, point.series): _reading(point) for point in file.points}
+    means = {(point.case, point.series): float(np.mean(point.samples_us)) for point in file.points}
+    return _Readings({key: reading._replace(us=means[key]) for key, reading in read.items()})
 
 
 def _reading(point: Point) -> Reading:

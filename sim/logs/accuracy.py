@@ -14,9 +14,13 @@ from sim.errors import LogError
 from sim.logs import quality_fit
 from sim.logs.fitted import Fit
 from sim.quality import OFF_SPINE, DrafterQuality
+from sim.traces import number_of
 
 BUDGETS = (4, 8, 16, 32, 64, 128)
 """Trees whose mean length is predicted, beside the log's own and the chain."""
+
+SAME = 1e-9
+"""Share of steps; a log in which fewer differ has one length."""
 
 
 class LandedBy(NamedTuple):
@@ -64,7 +68,7 @@ def fit_accuracy(fit: Fit, tree: LandedBy) -> FittedAccuracy:
     """The accuracy of the drafter whose *tree* landed the lengths of *fit*.
 
     A chain's lengths are its accuracy. LogError where the log has means only, or lengths
-    that the tree cannot land.
+    that the tree cannot land, or lengths that are all the same.
     """
     file = str(fit.observed.path)
     if not fit.rates or fit.model is None:
@@ -74,6 +78,9 @@ def fit_accuracy(fit: Fit, tree: LandedBy) -> FittedAccuracy:
         longest = f"lengths go to {spec.block}, but a tree of {tree.budget} lands at most {spec.cap}"
         raise LogError(file, 0, f"--budget {tree.budget}: {longest}")
     shares = -np.diff([1.0, *(rate.value for rate in fit.rates), 0.0])
+    if shares.max() > 1 - SAME:
+        only = f"every step has length {1 + int(shares.argmax())}"
+        raise LogError(file, 0, f"--budget {tree.budget}: {only}; an accuracy needs lengths that differ")
     request_sd = fit.model.request_sd
     if tree.shape is Shape.CHAIN:
         # Those of a request like any other: the variation between requests is not in them.
@@ -92,7 +99,7 @@ def fit_accuracy(fit: Fit, tree: LandedBy) -> FittedAccuracy:
 
 
 def _source(fit: Fit) -> str:
-    steps = "steps not counted" if fit.steps is None else f"{fit.steps:,} steps"
+    steps = "steps not counted" if fit.steps is None else number_of(fit.steps, "step")
     return f"{fit.observed.path.name} ({fit.observed.engine.value}), {steps}"
 
 

@@ -1,13 +1,16 @@
 """Does the fitted model look like the log? Beside what it was fitted to, also what it was not.
 
 Logs of the same shape are simulated from the model. Each check is a number of the log
-beside the same number of these: their mean, and the middle 95 % of them. Means over windows
-are checked by their dispersion alone.
+beside the same number of these: their mean, and the middle 95 % of them. Where requests are
+told apart each counts the same, as in the fit, and simulated ones stop as those of the log
+did. Means over windows are checked by their dispersion alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,11 +21,13 @@ from sim.acceptance import AcceptanceModel
 from sim.compiled import compiled
 from sim.logs.fitted import Fit
 from sim.logs.observed import Windows
-from sim.logs.sums import Steps, steps_of
+from sim.logs.sums import Steps, by_request, counted_steps, steps_of, without_last
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+ALIKE = 1e-12
+"""Lengths are whole: a variance below this is rounding."""
 CONFIDENCE = 0.95
 MOST_LOGS = 399
 FEWEST_LOGS = 39
@@ -68,26 +73,27 @@ def check(fit: Fit) -> Checks:
     if isinstance(fit.observed.data, Windows):
         return _check_windows(fit, fit.observed.data)
     assert fit.model is not None
-    steps = steps_of(fit.observed.data)
-    grouped = fit.observed.data.grouped
+    steps, stopped = counted_steps(fit.observed.data)
+    whole = steps_of(fit.observed.data)
+    draw = _stopped(fit.model, whole) if stopped else partial(simulate, fit.model, steps.sizes)
+    read = partial(
+        _numbers, fit.model.distribution(), by_request(fit.observed.data), fit.observed.data.grouped
+    )
     generator = np.random.default_rng((fit.settings.seed, 1))
-    logs = int(np.clip(STEPS_TO_SIMULATE // len(steps.lengths), FEWEST_LOGS, MOST_LOGS))
-    expected = fit.model.distribution()
-    here = _numbers(steps, fit.model.cap, expected, grouped)
-    simulated = [
-        _numbers(simulate(fit.model, steps.sizes, generator), fit.model.cap, expected, grouped)
-        for _ in range(logs)
-    ]
+    drawn = int(whole.lengths.sum()) if stopped else len(steps.lengths)
+    logs = int(np.clip(STEPS_TO_SIMULATE // drawn, FEWEST_LOGS, MOST_LOGS))
+    here, simulated = read(steps), [read(draw(generator)) for _ in range(logs)]
     farther = sum(one.distance >= here.distance - 1e-9 for one in simulated)
-    shares = np.bincount(steps.lengths, minlength=fit.model.cap + 1)[1:] / len(steps.lengths)
     found = _compared(here.checks, np.array([one.checks for one in simulated]), fit)
     p = (1 + farther) / (1 + logs)
-    return Checks(tuple(shares.tolist()), tuple(expected.tolist()), p, found, logs)
+    return Checks(tuple(here.shares), tuple(fit.model.distribution().tolist()), p, found, logs)
 
 
 class _Numbers(NamedTuple):
     """What is compared between logs."""
 
+    shares: list[float]
+    """Of lengths 1, 2, ..."""
     distance: float
     """Chi-square of the histogram against the model's."""
     checks: list[float]
@@ -111,29 +117,36 @@ def _names(fit: Fit) -> list[tuple[str, bool]]:
     return [*names, ("sd of the means of requests", varies)] if fit.requests else names
 
 
-def _numbers(steps: Steps, cap: int, expected: Array, grouped: bool) -> _Numbers:
-    lengths = steps.lengths
-    counts = np.bincount(lengths, minlength=cap + 1)[1:]
-    wanted = expected * len(lengths)
-    possible = wanted > 0
-    distance = float(((counts - wanted)[possible] ** 2 / wanted[possible]).sum())
-    full = lengths == cap
-    found = [_correlation(steps, lag) for lag in LAGS]
-    found += [float(full.mean()), float(_longest_run(full, steps.sizes))]
+def _numbers(expected: Array, alike: bool, grouped: bool, steps: Steps) -> _Numbers:
+    """The numbers of *steps*; with *alike* every request counts the same, else every step."""
+    cap, weights = len(expected), _weights(steps.sizes, alike)
+    shares = np.bincount(steps.lengths, weights, minlength=cap + 1)[1:]
+    possible = expected > 0
+    distance = float(((shares - expected)[possible] ** 2 / expected[possible]).sum() / (weights @ weights))
+    full = steps.lengths == cap
+    found = [_correlation(steps, weights, alike, lag) for lag in LAGS]
+    found += [float(shares[-1]), float(_longest_run(full, steps.sizes))]
     if grouped:
-        means = np.add.reduceat(lengths, steps.starts) / steps.sizes
+        means = np.add.reduceat(steps.lengths, steps.starts) / steps.sizes
         found.append(float(means.std()))
-    return _Numbers(distance, found)
+    return _Numbers(shares.tolist(), distance, found)
 
 
-def _correlation(steps: Steps, lag: int) -> float:
+def _weights(sizes: IntArray, alike: bool) -> Array:
+    """What each of *sizes* things of each request counts, in all 1."""
+    weights = np.repeat(1 / np.maximum(sizes, 1) if alike else np.ones(len(sizes)), sizes)
+    return np.asarray(weights / weights.sum())
+
+
+def _correlation(steps: Steps, weights: Array, alike: bool, lag: int) -> float:
     """Correlation of lengths *lag* steps apart in a request; NaN without pairs or variance."""
-    off = steps.lengths - steps.lengths.mean()
+    off = steps.lengths - weights @ steps.lengths
     together = steps.follows(lag)
-    variance = float(off.var())
-    if not variance or not together.any():
+    variance = float(weights @ off**2)
+    if variance < ALIKE or not together.any():
         return np.nan
-    return float((off[lag:] * off[: len(off) - lag])[together].mean() / variance)
+    products = (off[lag:] * off[: len(off) - lag])[together]
+    return float(_weights(np.maximum(steps.sizes - lag, 0), alike) @ products / variance)
 
 
 def _compared(here: list[float], there: Array, fit: Fit) -> tuple[Check, ...]:
@@ -162,6 +175,34 @@ def simulate(model: AcceptanceModel, sizes: IntArray, generator: np.random.Gener
     innovations = generator.standard_normal(int(sizes.sum()))
     lengths = _lengths(-special.ndtri(survival), sizes, innovations, model.step_correlation)
     return Steps(lengths, sizes)
+
+
+def _stopped(model: AcceptanceModel, log: Steps) -> Callable[[np.random.Generator], Steps]:
+    """Draws logs of requests that stop where those of *log* did; the last steps are left out."""
+    tokens = np.add.reduceat(log.lengths, log.starts)
+
+    def draw(generator: np.random.Generator) -> Steps:
+        endless = simulate(model, tokens, generator)
+        sizes = _steps_to(endless.lengths, tokens)
+        owner = np.repeat(np.arange(len(tokens)), tokens)
+        position = np.arange(len(owner)) - endless.starts[owner]
+        return without_last(Steps(endless.lengths[position < sizes[owner]], sizes))
+
+    return draw
+
+
+@compiled
+def _steps_to(lengths: IntArray, tokens: IntArray) -> IntArray:
+    """Steps that each request takes to its *tokens*; as many lengths are given for each."""
+    found = np.zeros(len(tokens), dtype=np.int64)
+    first = 0
+    for request in range(len(tokens)):
+        committed = 0
+        while committed < tokens[request]:
+            committed += lengths[first + found[request]]
+            found[request] += 1
+        first += tokens[request]
+    return found
 
 
 @compiled

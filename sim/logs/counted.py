@@ -8,34 +8,47 @@ vLLM printed running totals. Whether the figures mean this is checked on the fig
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 import numpy as np
 
 from sim.errors import LogError
-from sim.logs.figures import Line, Printed, Steps, Window, count_steps, printed, rate_kind, same_drafts
+from sim.logs.figures import (
+    SLACK,
+    TOKEN,
+    Line,
+    Printed,
+    RateKind,
+    Steps,
+    Window,
+    check_window,
+    count_steps,
+    number,
+    rate_kind,
+    same_drafts,
+    whole,
+)
 from sim.logs.observed import Options, Windows
+from sim.traces import LONGEST, number_of
 
 VLLM_MARK = "SpecDecoding metrics:"
 VLLM_V0_MARK = "Speculative metrics:"
 LLAMA_MARK = "draft acceptance"
 
-RATES = r"\s*[\[(]?((?:\d*\.\d+[,\s]*)+)"
-VLLM_MEAN = re.compile(r"Mean acceptance length:\s*([\d.]+)")
-VLLM_RATES = re.compile(r"Per-position acceptance rate:" + RATES)
-VLLM_ACCEPTED = re.compile(r"Accepted:\s*(\d+) tokens")
-VLLM_DRAFTED = re.compile(r"Drafted:\s*(\d+) tokens")
-LLAMA_COUNTS = re.compile(
-    r"draft acceptance(?: rate)?\s*=\s*[\d.]+\s*\(\s*(\d+) accepted /\s*(\d+) generated\)"
-)
-LLAMA_MEAN = re.compile(r"mean acceptance length\s*=\s*([\d.]+)")
-LLAMA_RATES = re.compile(r"acceptance rate per position\s*=" + RATES)
-V0_FIELDS = {
-    "efficiency": re.compile(r"System efficiency:\s*([\d.]+)"),
-    "drafts": re.compile(r"Number of speculative tokens:\s*(\d+)"),
-    "drafted": re.compile(r"Number of draft tokens:\s*(\d+)"),
-    "emitted": re.compile(r"Number of emitted tokens:\s*(\d+)"),
+VLLM_MEAN = re.compile(r"Mean acceptance length:\s*" + TOKEN)
+VLLM_RATES = re.compile(r"Per-position acceptance rate:(.*)")
+VLLM_ACCEPTED = re.compile(r"Accepted:\s*(\S+) tokens")
+VLLM_DRAFTED = re.compile(r"Drafted:\s*(\S+) tokens")
+LLAMA_COUNTS = re.compile(r"draft acceptance(?: rate)?\s*=\s*\S+\s*\(\s*(\S+) accepted /\s*(\S+) generated\)")
+LLAMA_MEAN = re.compile(r"mean acceptance length\s*=\s*" + TOKEN)
+LLAMA_RATES = re.compile(r"acceptance rate per position\s*=(.*)")
+V0_EFFICIENCY = re.compile(r"System efficiency:\s*" + TOKEN)
+V0_COUNTS = {
+    "speculative": re.compile(r"Number of speculative tokens:\s*" + TOKEN),
+    "draft": re.compile(r"Number of draft tokens:\s*" + TOKEN),
+    "emitted": re.compile(r"Number of emitted tokens:\s*" + TOKEN),
 }
 
 Read = tuple[Windows, tuple[str, ...], int | None, int]
@@ -52,10 +65,24 @@ def read_vllm(path: Path, lines: list[Line], options: Options) -> Read:
 
 
 def _vllm_window(path: Path, line: Line) -> Window:
-    accepted = _field(path, line, VLLM_ACCEPTED, "'Accepted: .. tokens'")
-    drafted = _field(path, line, VLLM_DRAFTED, "'Drafted: .. tokens'")
-    mean, rates = VLLM_MEAN.search(line.text), VLLM_RATES.search(line.text)
-    return Window(line.number, int(accepted), int(drafted), mean and printed(mean[1]), _rates(rates))
+    counts = {
+        name: whole(str(path), line, f"'{name}: .. tokens'", _field(path, line, at, f"'{name}: .. tokens'"))
+        for name, at in (("Accepted", VLLM_ACCEPTED), ("Drafted", VLLM_DRAFTED))
+    }
+    return _window(path, line, (counts["Accepted"], counts["Drafted"]), VLLM_MEAN, VLLM_RATES)
+
+
+def _window(
+    path: Path, line: Line, counts: tuple[int, int], mean: re.Pattern[str], rates: re.Pattern[str]
+) -> Window:
+    """The window of *line*, tokens accepted and drafted given; nothing else counts where none was drafted."""
+    found = Window(line.number, *counts, None, ())
+    if found.drafted:
+        at = mean.search(line.text)
+        shown = at and number(str(path), line, "the mean acceptance length", at[1])
+        found = Window(line.number, *counts, shown, _rates(path, line, rates))
+    check_window(str(path), found)
+    return found
 
 
 def read_llama_cpp(path: Path, lines: list[Line], options: Options) -> Read:
@@ -73,11 +100,14 @@ def _llama_window(path: Path, line: Line) -> Window:
         raise LogError(
             str(path), line.number, "expected '(N accepted / N generated)' after 'draft acceptance'"
         )
-    mean, rates = LLAMA_MEAN.search(line.text), LLAMA_RATES.search(line.text)
-    if mean is None:
+    accepted, drafted = (
+        whole(str(path), line, name, text)
+        for name, text in zip(("'accepted'", "'generated'"), counts.groups(), strict=True)
+    )
+    if drafted and LLAMA_MEAN.search(line.text) is None:
         problem = "no 'mean acceptance length': drafts vary in length, so tokens alone do not tell the steps"
         raise LogError(str(path), line.number, problem)
-    return Window(line.number, int(counts[1]), int(counts[2]), printed(mean[1]), _rates(rates))
+    return _window(path, line, (accepted, drafted), LLAMA_MEAN, LLAMA_RATES)
 
 
 def _field(path: Path, line: Line, pattern: re.Pattern[str], name: str) -> str:
@@ -87,8 +117,14 @@ def _field(path: Path, line: Line, pattern: re.Pattern[str], name: str) -> str:
     return found[1]
 
 
-def _rates(found: re.Match[str] | None) -> tuple[Printed, ...]:
-    return tuple(printed(text) for text in re.findall(r"\d*\.\d+", found[1])) if found else ()
+def _rates(path: Path, line: Line, pattern: re.Pattern[str]) -> tuple[Printed, ...]:
+    """Rates by position: all that follows until a bracket closes or a word begins."""
+    found = pattern.search(line.text)
+    if found is None:
+        return ()
+    listed = re.split(r"[\])]", found[1].strip().lstrip("[("))[0]
+    items = itertools.takewhile(lambda item: not item[0].isalpha(), re.findall(r"[^,\s]+", listed))
+    return tuple(number(str(path), line, "a rate", item) for item in items)
 
 
 def _counted(path: Path, windows: list[Window], options: Options, what: str) -> Read:
@@ -101,7 +137,7 @@ def _counted(path: Path, windows: list[Window], options: Options, what: str) -> 
         raise LogError(str(path), windows[0].line, problem)
     steps = [count_steps(str(path), window, drafts) for window in windows]
     with_lengths = [
-        window if window.mean else _with_mean(window, count.number)
+        _with_mean(window, count.number) if count.sure or not window.mean else window
         for window, count in zip(windows, steps, strict=True)
     ]
     counts = np.array([count.number for count in steps], dtype=float)
@@ -112,9 +148,12 @@ def _counted(path: Path, windows: list[Window], options: Options, what: str) -> 
         return Windows(lengths, counts), found, drafts, len(windows)
     kind, only = rate_kind(str(path), with_lengths)
     also = "" if only else " (other readings fit as well, and say the same)"
-    found = (f"Rates per position are {kind.value}: checked on {_lines(len(windows))}{also}.", *found)
+    found = (
+        f"Rates per position are {kind.value}: checked on {number_of(len(windows), 'line')}{also}.",
+        *found,
+    )
+    _check_falling(path, windows, kind)
     rates = np.array([kind.unconditional(window.rates) for window in windows])
-    _check_falling(path, windows, rates)
     return Windows(lengths, counts, np.minimum.accumulate(rates, axis=1)), found, drafts, len(windows)
 
 
@@ -131,38 +170,33 @@ def _steps_found(steps: list[Steps], drafts: int, what: str, checked: bool) -> t
         return (f"Steps of a {what} are drafted tokens / {drafts}{check}.",)
     return (
         f"Steps of a {what} are drafted tokens / {drafts}, or accepted / (length - 1) where some drafts were"
-        f" shorter: {short} of {_lines(len(steps))}.",
+        f" shorter: {short} of {number_of(len(steps), 'line')}.",
     )
 
 
-def _lines(count: int) -> str:
-    return f"{count:,} line{'' if count == 1 else 's'}"
-
-
-def _check_falling(path: Path, windows: list[Window], rates: np.ndarray) -> None:
-    """Unconditional rates cannot rise by more than rounding."""
-    for window, row in zip(windows, rates, strict=True):
-        room = max(rate.high - rate.low for rate in window.rates)
-        rise = np.flatnonzero(np.diff(row) > room)
-        if len(rise):
-            at = int(rise[0])
-            problem = f"rates cannot rise, but position {at + 2} has {row[at + 1]:.3f} after {row[at]:.3f}"
-            raise LogError(str(path), window.line, problem)
+def _check_falling(path: Path, windows: list[Window], kind: RateKind) -> None:
+    """Unconditional rates cannot rise: rounding keeps their order."""
+    for window in windows:
+        for position, (before, rate) in enumerate(itertools.pairwise(kind.bounds(window.rates)), 2):
+            if rate.value > before.value and rate.low > before.high - SLACK:
+                problem = (
+                    f"rates cannot rise, but position {position} has {rate.value:.3f} after"
+                    f" {before.value:.3f}"
+                )
+                raise LogError(str(path), window.line, problem)
 
 
 def read_vllm_v0(path: Path, lines: list[Line], options: Options) -> Read:
     """The running totals of old vLLM: its last line, as one window."""
     last = lines[-1]
-    fields = {name: _field(path, last, at, f"'{name}'") for name, at in V0_FIELDS.items()}
-    drafts, drafted, emitted = (int(fields[name]) for name in ("drafts", "drafted", "emitted"))
-    if options.drafts not in (None, drafts):
-        raise LogError(
-            str(path), last.number, f"{drafts} speculative tokens, but --drafts says {options.drafts}"
-        )
-    if not drafted:
-        raise LogError(str(path), last.number, "nothing was drafted")
+    drafts, drafted, emitted = (
+        whole(str(path), last, f"the number of {name} tokens", _field(path, last, at, f"'{name} tokens'"))
+        for name, at in V0_COUNTS.items()
+    )
+    _check_v0(path, last, options, (drafts, drafted, emitted))
+    shown = _field(path, last, V0_EFFICIENCY, "'System efficiency'")
+    efficiency = number(str(path), last, "the system efficiency", shown)
     length = emitted * drafts / drafted
-    efficiency = printed(fields["efficiency"])
     if not efficiency.meets(*[length / (drafts + 1)] * 2):
         raise LogError(
             str(path),
@@ -175,3 +209,23 @@ def read_vllm_v0(path: Path, lines: list[Line], options: Options) -> Read:
         f" and system efficiency x {drafts + 1} says the same.",
     )
     return Windows(np.array([length]), np.array([drafted / drafts])), found, drafts, 1
+
+
+def _check_v0(path: Path, last: Line, options: Options, counts: tuple[int, int, int]) -> None:
+    """LogError where totals cannot be: tokens speculated a step, drafted and emitted in all."""
+    drafts, drafted, emitted = counts
+    problem = None
+    if not 1 <= drafts < LONGEST:
+        problem = f"expected 1 to {LONGEST - 1} speculative tokens, got {drafts}"
+    elif options.drafts not in (None, drafts):
+        problem = f"{number_of(drafts, 'speculative token')}, but --drafts says {options.drafts}"
+    elif not drafted:
+        problem = "nothing was drafted"
+    elif not drafted <= emitted * drafts <= drafted * (drafts + 1):
+        length = emitted * drafts / drafted
+        problem = (
+            f"{emitted} emitted, {drafted} drafted at {drafts} a step are {length:.3f} tokens a step,"
+            f" expected 1 to {drafts + 1}"
+        )
+    if problem is not None:
+        raise LogError(str(path), last.number, problem)

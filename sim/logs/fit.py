@@ -13,9 +13,9 @@ from sim.logs.fitted import Fit, Quoted, Settings
 from sim.logs.intervals import MIN_UNITS, Column, Interval, Scale, together
 from sim.logs.moments import MOST_SD, Equations, PairCounts, hazards_per_position, model, one_hazard
 from sim.logs.observed import Observed, Windows
-from sim.logs.sums import MIN_REQUESTS, Steps, Sums, steps_of, sums_by_block, sums_by_request
+from sim.logs.sums import Steps, Sums, by_request, counted_steps, sums_by_block, sums_by_request
 from sim.logs.variation import NUDGE, Variation, variation
-from sim.traces import Trace
+from sim.traces import Trace, number_of
 
 Array = NDArray[np.float64]
 
@@ -30,7 +30,9 @@ class _Figure(Enum):
 
 
 def fit(observed: Observed, settings: Settings | None = None) -> Fit:
-    """The model that goes with *observed*: its hazards give the pooled lengths exactly.
+    """The model that goes with *observed*: its hazards give the mean lengths exactly.
+
+    Where requests are told apart, every request counts the same, however many steps it took.
 
     With ``settings.constant`` one hazard gives the mean length.
     """
@@ -41,8 +43,9 @@ def fit(observed: Observed, settings: Settings | None = None) -> Fit:
 
 
 def _fit_trace(observed: Observed, trace: Trace, settings: Settings) -> Fit:
-    steps = steps_of(trace)
-    sums = _summed(steps, trace, observed.drafts or int(steps.lengths.max()) - 1)
+    steps, stopped = counted_steps(trace)
+    longest = max(map(max, trace.requests))
+    sums = _summed(steps, trace, observed.drafts or longest - 1)
     hazards = one_hazard if settings.constant else hazards_per_position
     equations = Equations(sums.survival, PairCounts(tuple(steps.sizes.tolist())), hazards)
     varied = variation(trace, steps, sums, equations)
@@ -65,28 +68,29 @@ def _fit_trace(observed: Observed, trace: Trace, settings: Settings) -> Fit:
         (
             *_cap_notes(observed, len(logits) + 1),
             *varied.notes,
-            *_unit_notes(quoted[_Figure.MEAN], len(sums.steps)),
+            _weighing(trace, stopped),
+            *_unit_notes(quoted[_Figure.MEAN], len(sums.weight)),
         ),
     )
 
 
 def _summed(steps: Steps, trace: Trace, positions: int) -> Sums:
     """The sums over requests where there are enough of them, else over blocks."""
-    if trace.grouped and len(trace.requests) >= MIN_REQUESTS:
+    if by_request(trace):
         return sums_by_request(steps, positions)
     return sums_by_block(steps, positions)
 
 
 def _mean(sums: Sums) -> Column:
     mean = sums.mean
-    return Column(mean, (sums.total - sums.steps * mean) / sums.steps.sum(), Scale.PLAIN)
+    return Column(mean, (sums.total - sums.weight * mean) / sums.weight.sum(), Scale.PLAIN)
 
 
 def _rates(sums: Sums) -> list[Column]:
     """P(L > d) by depth."""
-    total = float(sums.steps.sum())
+    total = float(sums.weight.sum())
     return [
-        Column(rate, (beyond - sums.steps * rate) / total, Scale.SHARE, total)
+        Column(rate, (beyond - sums.weight * rate) / total, Scale.SHARE, sums.steps)
         for rate, beyond in zip(sums.survival.tolist(), sums.beyond.T, strict=True)
     ]
 
@@ -149,6 +153,14 @@ def _as_correlation(correlation: Quoted | None, used: float) -> Quoted | None:
     return _within(Quoted(used, Interval(min(low, used), max(high, used))), 0, 1)
 
 
+def _weighing(trace: Trace, stopped: bool) -> str:
+    """Which mean the figures are."""
+    if not by_request(trace):
+        return "Every step counts the same."
+    left = " Outputs are alike, so the step that ends a request is longer than most: it is left out."
+    return f"Every request counts the same, however many steps it took.{left if stopped else ''}"
+
+
 def _cap_notes(observed: Observed, cap: int) -> tuple[str, ...]:
     """Where the longest possible length comes from."""
     if observed.drafts is not None:
@@ -160,8 +172,10 @@ def _unit_notes(mean: Quoted, units: int) -> tuple[str, ...]:
     """Why there are no intervals, where there are none."""
     if mean.interval is not None:
         return ()
-    have = f"{units} piece{'' if units == 1 else 's'} of log"
-    return (f"Intervals are missing: {have}, {MIN_UNITS} or more that differ are needed.",)
+    return (
+        f"Intervals are missing: {number_of(units, 'piece')} of log,"
+        f" {MIN_UNITS} or more that differ are needed.",
+    )
 
 
 def _fit_windows(observed: Observed, windows: Windows, settings: Settings) -> Fit:

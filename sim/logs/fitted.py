@@ -8,12 +8,14 @@ import re
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from sim.acceptance import AcceptanceModel
+from sim.errors import in_one_line
 from sim.logs.intervals import Interval
 from sim.logs.observed import Observed, Windows
-from sim.traces import Trace
+from sim.traces import Trace, number_of
 
 DIGITS = 6
 """Decimals of hazards in a scenario: the mean length stays as it is to three."""
@@ -80,9 +82,11 @@ class Fit:
         return "\n".join(["acceptance:", *lines]) + "\n"
 
     def _origin(self) -> str:
-        counted = "steps not counted" if self.steps is None else f"{self.steps:,} steps"
-        of = "" if self.requests is None else f" of {self.requests:,} requests"
-        return f"Fitted to {self.observed.path.name} ({self.observed.engine.value}), {counted}{of}."
+        counted = "steps not counted" if self.steps is None else number_of(self.steps, "step")
+        of = "" if self.requests is None else f" of {number_of(self.requests, 'request')}"
+        return (
+            f"Fitted to {in_one_line(self.observed.path.name)} ({self.observed.engine.value}), {counted}{of}."
+        )
 
     def _needs(self) -> str:
         """What block and tree must be for these lines to load and to mean what they say."""
@@ -125,8 +129,8 @@ class Fit:
 
     @property
     def trace_yaml(self) -> str | None:
-        """The other way: the log itself as acceptance; None where it has no single steps."""
-        if isinstance(self.observed.data, Windows):
+        """The other way: the log itself as acceptance; None where it has no single steps, or was a pipe."""
+        if isinstance(self.observed.data, Windows) or _passes(self.observed.path):
             return None
         path = str(self.observed.path.resolve())
         keys = {"trace": path if PLAIN_NAME.fullmatch(path) else json.dumps(path)}
@@ -135,6 +139,11 @@ class Fit:
         # What is inherited would vary it a second time.
         keys |= dict.fromkeys(("request_sd", "step_correlation"), "null")
         return f"acceptance: {{{', '.join(f'{key}: {value}' for key, value in keys.items())}}}"
+
+
+def _passes(path: Path) -> bool:
+    """Whether *path* can be read only once."""
+    return path.exists() and not path.is_file()
 
 
 def _listed(values: Iterable[float]) -> str:

@@ -31,6 +31,8 @@ MOST_UNITS = 500
 """More are summed in batches: means over so many are normal."""
 FEW = 20
 """Steps; a rate that rests on fewer hits or misses is too lumpy to calibrate on."""
+FLAT = 1e-12
+"""Of a figure: a standard error below this is rounding, for its units are all alike."""
 FARTHEST = 8.0
 """Standard errors; units that need more differ in so few places that they say nothing of their spread."""
 SMALLEST_SHARE = 0.05
@@ -71,14 +73,22 @@ class Column:
         units = len(self.pulls)
         return float(np.sqrt(units / (units - 1) * np.sum(self.pulls**2)))
 
+    @property
+    def flat(self) -> bool:
+        """Whether all units say the same."""
+        return self.error <= FLAT * max(1.0, abs(self.value))
+
 
 def together(columns: list[Column], draws: int, generator: np.random.Generator) -> list[Interval] | None:
     """An interval for each figure; all of them hold at once in 95 % of logs.
 
-    None for too few units, or too few that differ.
+    None for too few units, or too few that differ: where all say the same of anything but a
+    rate, nothing says how much others would.
     """
     units = len(columns[0].pulls)
     if units < MIN_UNITS:
+        return None
+    if any(column.flat for column in columns if column.scale is not Scale.SHARE):
         return None
     batches = [_batched(column) for column in columns]
     steady = [column for column in batches if _is_steady(column)]
@@ -113,7 +123,7 @@ def _errors(columns: list[Column], draws: int, generator: np.random.Generator) -
 
 
 def _is_steady(column: Column) -> bool:
-    if column.error == 0:
+    if column.flat:
         return False
     hits = column.value * column.steps
     return column.scale is not Scale.SHARE or min(hits, column.steps - hits) >= FEW
@@ -174,7 +184,7 @@ def _from_scale(column: Column, value: float) -> float:
 def _exact(column: Column, reach: float) -> Interval:
     """Clopper and Pearson's bounds for the independent steps that the standard error amounts to."""
     share, steps = column.value, column.steps
-    if column.error > 0:
+    if not column.flat:
         steps = min(steps, share * (1 - share) / column.error**2)
     tail = stats.norm.sf(reach)
     hits = share * steps

@@ -123,27 +123,35 @@ def _coefficients(survival: Array) -> Array:
 
 @dataclass(frozen=True)
 class PairCounts:
-    """How many pairs of steps of one request there are, by their distance."""
+    """How far apart the pairs of steps of one request are; every request counts the same."""
 
     lengths: tuple[int, ...]
     """Steps of each request."""
 
     @cached_property
     def shares(self) -> Array:
-        """(lags,) shares of the pairs 2, 3, ... steps apart, up to ``MOST_LAGS``."""
+        """(lags,) shares of the pairs 2, 3, ... steps apart, up to ``MOST_LAGS``.
+
+        The mean of these shares over all requests that have such pairs.
+        """
         lengths = np.sort(np.array(self.lengths, dtype=float))
         lags = np.arange(2, min(int(lengths[-1]), MOST_LAGS) + 1)
+        lengths = lengths[lengths > 2]
+        weights = 2 / ((lengths - 1) * (lengths - 2))
         longer = np.searchsorted(lengths, lags, side="right")
-        tails = np.append(np.cumsum(lengths[::-1])[::-1], 0.0)
-        counts = tails[longer] - lags * (len(lengths) - longer)
-        pairs = float((((lengths - 1) * (lengths - 2)) / 2).sum())
-        return np.asarray(counts / pairs) if pairs else counts * 0.0
+        found = _tails(weights * lengths)[longer] - lags * _tails(weights)[longer]
+        return np.asarray(found / max(1, len(lengths)))
 
     def far(self, found: Spread, correlation: float) -> float:
-        """Covariance within a request, mean over all pairs more than one step apart."""
+        """Covariance within a request of pairs more than one step apart, mean over requests."""
         steps = correlation ** np.arange(1, TERMS + 2)
         sums = np.polynomial.polynomial.polyval(steps, np.concatenate([[0.0, 0.0], self.shares]))
         return float(found.waves @ sums)
+
+
+def _tails(values: Array) -> Array:
+    """(values + 1,) sums of all *values* from each on; 0 behind the last."""
+    return np.append(np.cumsum(values[::-1])[::-1], 0.0)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from sim.logs.figures import Line
 from sim.logs.observed import Engine, Observed, Options
 from sim.logs.sglang import MARK as SGLANG_MARK
 from sim.logs.sglang import is_decode, read_sglang
-from sim.traces import Trace, UnknownLog
+from sim.traces import Trace, UnknownLog, quoted
 
 
 class _Format(NamedTuple):
@@ -50,9 +51,11 @@ def read(path: Path, options: Options | None = None) -> Observed:
     open what its figures mean; OSError where it cannot be read.
     """
     options = options or Options()
-    lines, filled = _engine_lines(path)
+    # Once, so that a pipe can be read.
+    text = traces.text_of(path)
+    lines, filled = _engine_lines(text)
     if not lines:
-        return _plain(path, options)
+        return _plain(path, text, options)
     engine, *others = lines
     if others:
         places = " and ".join(f"{one.value} (line {found[0].number})" for one, found in lines.items())
@@ -65,16 +68,15 @@ def read(path: Path, options: Options | None = None) -> Observed:
     return Observed(path, engine, found, data, drafts, None, used, filled - used)
 
 
-def _engine_lines(path: Path) -> tuple[dict[Engine, list[Line]], int]:
+def _engine_lines(text: str) -> tuple[dict[Engine, list[Line]], int]:
     """Lines by the engine that wrote them, and how many lines are not blank."""
     found: dict[Engine, list[Line]] = {}
     filled = 0
-    with path.open(encoding="utf-8-sig", errors="replace") as stream:
-        for number, text in enumerate(stream, 1):
-            filled += not text.isspace()
-            for engine, known in FORMATS.items():
-                if known.knows(text):
-                    found.setdefault(engine, []).append(Line(number, text))
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
+        filled += not line.isspace()
+        for engine, known in FORMATS.items():
+            if known.knows(line):
+                found.setdefault(engine, []).append(Line(number, line))
     return found, filled
 
 
@@ -84,13 +86,13 @@ def _refuse(path: Path, engine: Engine, option: str, given: bool) -> None:
         raise LogError(str(path), 0, f"{option} is for {meant.value}, and this log is of {engine.value}")
 
 
-def _plain(path: Path, options: Options) -> Observed:
+def _plain(path: Path, text: str, options: Options) -> Observed:
     """Lengths step by step."""
     _refuse(path, Engine.PLAIN, "--definition", options.definition is not None)
     try:
-        trace = traces.read(path, options.counts)
+        trace = traces.parse(path, text, options.counts)
     except UnknownLog as problem:
-        raise _unknown(path, problem) from None
+        raise _unknown(path, text, problem) from None
     longest = max(map(max, trace.requests))
     if options.drafts is not None and longest > options.drafts + 1:
         allowed = options.drafts + 1
@@ -112,14 +114,13 @@ def _meaning(trace: Trace, options: Options) -> tuple[str, ...]:
     return (counted, "The file does not say which request a step belongs to.")
 
 
-def _unknown(path: Path, problem: LogError) -> LogError:
+def _unknown(path: Path, text: str, problem: LogError) -> LogError:
     """Nothing is recognised: what was looked for, and what the first line is."""
-    with path.open(encoding="utf-8-sig", errors="replace") as stream:
-        first = next(text.strip() for text in stream if not text.isspace())
+    first = next(line.strip() for line in io.StringIO(text, newline=None) if not line.isspace())
     marks = ", ".join(f"'{known.looked_for}' ({engine.value})" for engine, known in FORMATS.items())
     _, line, said = problem.args
     return LogError(
         str(path),
         line,
-        f"no log that is known: no line has {marks}; as plain lengths: {said}; it begins {first[:80]!r}",
+        f"no log that is known: no line has {marks}; as plain lengths: {said}; it begins {quoted(first)}",
     )

@@ -10,12 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.ddtree import TreeSpec
+from sim.errors import in_one_line
 from sim.logs.accuracy import FittedAccuracy, named
 from sim.logs.checks import Check, Checks
 from sim.logs.fitted import Fit, Quoted
 from sim.logs.intervals import CONFIDENCE
 from sim.logs.observed import Windows
 from sim.report import render
+from sim.traces import number_of
 
 BAR_WIDTH = 20
 MOST_ROWS = 20
@@ -55,15 +57,18 @@ def _accuracy_lines(fit: Fit, accuracy: FittedAccuracy) -> list[str]:
 def _headline(fit: Fit) -> list[str]:
     """What was read, and what its figures were found to mean."""
     observed = fit.observed
-    counted = "steps not counted" if fit.steps is None else f"{fit.steps:,} steps"
+    counted = "steps not counted" if fit.steps is None else number_of(fit.steps, "step")
     parts = [counted]
     if isinstance(observed.data, Windows):
-        parts.insert(0, f"{observed.used:,} lines used, {observed.ignored:,} others")
+        parts.insert(0, f"{number_of(observed.used, 'line')} used, {number_of(observed.ignored, 'other')}")
     if fit.requests is not None:
-        parts.append(f"{fit.requests:,} requests")
+        parts.append(number_of(fit.requests, "request"))
     if observed.drafts is not None:
-        parts.append(f"{observed.drafts} drafted tokens a step")
-    return [f"{observed.path}: {observed.engine.value}; {', '.join(parts)}", *observed.found]
+        parts.append(f"{number_of(observed.drafts, 'drafted token')} a step")
+    return [
+        f"{in_one_line(str(observed.path))}: {observed.engine.value}; {', '.join(parts)}",
+        *observed.found,
+    ]
 
 
 def _parameters(fit: Fit) -> Table:

@@ -16,14 +16,14 @@ import numpy as np
 from sim.choices import Definition
 from sim.errors import LogError
 from sim.logs.counted import Read
-from sim.logs.figures import Line, Printed, printed
+from sim.logs.figures import TOKEN, Line, Printed, number, whole
 from sim.logs.observed import Options, Windows
-from sim.traces import LONGEST
+from sim.traces import LONGEST, number_of
 
 MARK = "accept len:"
-RUNNING = re.compile(r"#running-req:\s*(\d+)")
-LENGTH = re.compile(r"accept len:\s*([\d.]+)")
-RATE = re.compile(r"accept rate:\s*([\d.]+\s*%?)")
+RUNNING = re.compile(r"#running-req:\s*" + TOKEN)
+LENGTH = re.compile(r"accept len:\s*" + TOKEN)
+RATE = re.compile(r"accept rate:\s*([^\s,]+\s*%?)")
 SHOWN = 6
 """Candidates that an error lists."""
 
@@ -81,9 +81,8 @@ def read_sglang(path: Path, lines: list[Line], options: Options) -> Read:
     found, drafts = _definition(path, [decode for decode in decodes if decode.rate], options)
     for decode in decodes:
         if drafts is not None and decode.length.low > drafts + 1:
-            problem = (
-                f"accept len {decode.length.value:g}, but {drafts} drafted tokens a step allow {drafts + 1}"
-            )
+            drafted = number_of(drafts, "drafted token")
+            problem = f"accept len {decode.length.value:g}, but {drafted} a step: at most {drafts + 1}"
             raise LogError(str(path), decode.line, problem)
     weighing = (
         "Lines are weighed by #running-req: each is the same number of steps of every running request.",
@@ -101,11 +100,30 @@ def _decode(path: Path, line: Line) -> _Decode:
     if running is None or length is None:
         missing = "'#running-req: N'" if running is None else "a number after 'accept len:'"
         raise LogError(str(path), line.number, f"expected {missing} in a decode line")
-    found = _Decode(line.number, int(running[1]), printed(length[1]), rate and printed(rate[1]))
-    if found.running and found.length.high < 1:
-        problem = f"expected an accept len of 1 or more, got {length[1]}: the target's own token counts"
-        raise LogError(str(path), line.number, problem)
+    found = _Decode(
+        line.number,
+        whole(str(path), line, "#running-req", running[1]),
+        number(str(path), line, "accept len", length[1]),
+        rate and number(str(path), line, "accept rate", rate[1]),
+    )
+    if found.running:
+        _check(path, found)
     return found
+
+
+def _check(path: Path, decode: _Decode) -> None:
+    """LogError where a figure of *decode* cannot be, whatever a step drafts."""
+    length, rate = decode.length, decode.rate
+    if length.high < 1:
+        problem = (
+            f"expected an accept len of 1 or more, got {length.value:.2f}: the target's own token counts"
+        )
+        raise LogError(str(path), decode.line, problem)
+    if length.low > LONGEST:
+        problem = f"expected an accept len of {LONGEST} at most, got {length.value:g}"
+        raise LogError(str(path), decode.line, problem)
+    if rate is not None and rate.value > 1:
+        raise LogError(str(path), decode.line, f"expected an accept rate of 0 to 1, got {rate.value:g}")
 
 
 def _definition(path: Path, decodes: list[_Decode], options: Options) -> tuple[tuple[str, ...], int | None]:

@@ -1,7 +1,14 @@
 """Sums over the steps of a trace from which its moments, and their errors, follow.
 
 A unit is a request, or a block of neighbouring steps where the log does not say which
-request a step belongs to. Nothing here is a loop over steps.
+request a step belongs to. Requests count the same however many steps they took: a mean
+length is one over requests, and in a log of equal outputs slow requests have more steps.
+Nothing here is a loop over steps.
+
+Of requests that stop at an output, the step that reaches it is longer than most (the
+inspection paradox; Feller, An Introduction to Probability Theory II, XI.4). Given their
+number, the steps before it are exchangeable where steps are independent, so that means
+over them have no bias.
 """
 
 from __future__ import annotations
@@ -21,6 +28,8 @@ MIN_REQUESTS = 8
 """Fewer do not tell how much requests differ."""
 LEAST_BLOCK = 10
 """Steps; shorter blocks would cut what correlates."""
+FAR_LESS = 0.5
+"""Tokens of requests that vary less than this share of what steps vary are one output."""
 
 
 @dataclass(frozen=True)
@@ -50,21 +59,45 @@ def steps_of(trace: Trace) -> Steps:
     return Steps(lengths, sizes)
 
 
-def tells_requests_apart(trace: Trace) -> bool:
-    """Whether *trace* says how much requests differ: enough of them, with pairs of distant steps."""
-    enough = trace.grouped and len(trace.requests) >= MIN_REQUESTS
-    return enough and sum(len(request) > 2 for request in trace.requests) >= MIN_REQUESTS
+def by_request(trace: Trace) -> bool:
+    """Whether requests are the units of *trace*: they are given, and there are enough."""
+    return trace.grouped and len(trace.requests) >= MIN_REQUESTS
+
+
+def same_output(steps: Steps) -> bool:
+    """Whether requests stopped at one output: their tokens vary far less than their steps."""
+    tokens = np.add.reduceat(steps.lengths, steps.starts)
+    several = int(tokens.min()) > int(steps.lengths.max())
+    return bool(several and _relative_sd(tokens) < FAR_LESS * _relative_sd(steps.sizes))
+
+
+def _relative_sd(values: IntArray) -> float:
+    return float(values.std() / values.mean())
+
+
+def without_last(steps: Steps) -> Steps:
+    """*steps* without the last of each request, all of which have two or more."""
+    kept = np.ones(len(steps.lengths), dtype=bool)
+    kept[steps.starts + steps.sizes - 1] = False
+    return Steps(steps.lengths[kept], steps.sizes - 1)
+
+
+def counted_steps(trace: Trace) -> tuple[Steps, bool]:
+    """The steps that estimates rest on, and whether the last of each request is left out."""
+    steps = steps_of(trace)
+    stopped = by_request(trace) and same_output(steps)
+    return (without_last(steps) if stopped else steps), stopped
 
 
 class Products(NamedTuple):
-    """Sums over some pairs of steps (s, t) of each unit."""
+    """Weighted sums over some pairs of steps (s, t) of each unit."""
 
     product: Array
     """(units,) of L_s L_t."""
     linear: Array
     """(units,) of L_s + L_t."""
     pairs: Array
-    """(units,) how many."""
+    """(units,) weight of all pairs together."""
 
     def about(self, mean: float) -> Array:
         """(units,) sums of (L_s - mean)(L_t - mean)."""
@@ -74,58 +107,77 @@ class Products(NamedTuple):
         """What the mean of the products moves by as *mean* does."""
         return float((-self.linear.sum() + 2 * mean * self.pairs.sum()) / self.pairs.sum())
 
+    def averaged(self) -> Products:
+        """The means over the pairs of each unit; a unit without pairs stays without."""
+        share = np.divide(1.0, self.pairs, out=np.zeros_like(self.pairs), where=self.pairs > 0)
+        return Products(self.product * share, self.linear * share, self.pairs * share)
+
 
 @dataclass(frozen=True)
 class Sums:
-    """What each unit adds."""
+    """What each unit adds, and how much it counts."""
 
-    steps: Array
-    """(units,)"""
+    weight: Array
+    """(units,) steps of a block, 1 of a request."""
     total: Array
-    """(units,) of L."""
+    """(units,) weighted sum of L."""
     beyond: Array
-    """(units, positions) steps with L > d, d = 1 ... positions."""
+    """(units, positions) weight of steps with L > d, d = 1 ... positions."""
     near: Products
     """Neighbouring steps."""
     far: Products
     """All pairs of a request further apart; no pairs where units are not requests."""
+    steps: float
+    """Steps of equal weight that would be as sure: Kish's effective number."""
 
     @property
     def mean(self) -> float:
-        """The pooled mean length."""
-        return float(self.total.sum() / self.steps.sum())
+        """The mean length."""
+        return float(self.total.sum() / self.weight.sum())
 
     @property
     def survival(self) -> Array:
-        """(positions,) P(L > d) of the pooled steps."""
-        return np.asarray(self.beyond.sum(axis=0) / self.steps.sum())
+        """(positions,) P(L > d)."""
+        return np.asarray(self.beyond.sum(axis=0) / self.weight.sum())
+
+    @property
+    def tells_requests_apart(self) -> bool:
+        """Whether this says how much requests differ: enough of them have pairs of distant steps."""
+        return int(np.count_nonzero(self.far.pairs)) >= MIN_REQUESTS
 
     def covariance(self, products: Products) -> float:
-        """Mean of (L_s - E[L])(L_t - E[L]) over pairs, freed from the bias of the pooled mean.
+        """Mean of (L_s - E[L])(L_t - E[L]) over pairs, freed from the bias of the mean.
 
-        With delta the error of the pooled mean, products about it miss delta times what is
+        With delta the error of the mean, products about it miss delta times what is
         linear in the pairs and gain delta^2; both are estimated from the units.
         """
-        mean, units = self.mean, len(self.steps)
-        off = self.total - self.steps * mean
+        mean, units = self.mean, len(self.weight)
+        off = self.total - self.weight * mean
         linear = products.linear - 2 * mean * products.pairs
-        scale = units / (units - 1) / self.steps.sum() if units > 1 else 0.0
+        scale = units / (units - 1) / self.weight.sum() if units > 1 else 0.0
         shared = scale * float(off @ linear)
-        squared = scale * float(off @ off) / self.steps.sum() * float(products.pairs.sum())
+        squared = scale * float(off @ off) / self.weight.sum() * float(products.pairs.sum())
         return float((products.about(mean).sum() + shared - squared) / products.pairs.sum())
 
 
 def sums_by_request(steps: Steps, positions: int) -> Sums:
-    """The Sums with requests as units."""
+    """The Sums with requests as units, each of which counts 1: its sums are its means."""
     found = _sums(steps, steps.starts, positions)
-    size = found.steps
+    size = found.weight
     squares = np.add.reduceat(steps.lengths.astype(float) ** 2, steps.starts)
     far = Products(
         (found.total**2 - squares) / 2 - found.near.product,
         (size - 1) * found.total - found.near.linear,
         (size - 1) * (size - 2) / 2,
     )
-    return Sums(found.steps, found.total, found.beyond, found.near, far)
+    return Sums(
+        np.ones_like(size),
+        found.total / size,
+        found.beyond / size[:, None],
+        found.near.averaged(),
+        far.averaged(),
+        float(len(size) ** 2 / np.sum(1 / size)),
+    )
 
 
 def sums_by_block(steps: Steps, positions: int) -> Sums:
@@ -161,4 +213,5 @@ def _sums(steps: Steps, starts: IntArray, positions: int) -> Sums:
         np.stack(beyond, axis=1) if beyond else np.empty((len(starts), 0)),
         near,
         Products(none, none, none),
+        float(len(lengths)),
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sim.logs.intervals import Column, Scale
 from sim.logs.moments import MOST_SD, Equations
-from sim.logs.sums import MIN_REQUESTS, Products, Steps, Sums, tells_requests_apart
+from sim.logs.sums import MIN_REQUESTS, Products, Steps, Sums
 from sim.traces import Trace
 
 Array = NDArray[np.float64]
@@ -41,7 +41,7 @@ def variation(trace: Trace, steps: Steps, sums: Sums, equations: Equations) -> V
         why = "every step has the same length" if sums.near.pairs.sum() else "no request has two steps"
         return Variation(None, None, 0.0, 0.0, (f"request_sd and step_correlation are missing: {why}.",))
     near = sums.covariance(sums.near)
-    if not tells_requests_apart(trace):
+    if not sums.tells_requests_apart:
         correlation = equations.correlation(equations.alike, near)
         pulls = _pulls(sums, equations, 0.0, correlation, (sums.near,))
         notes = (_why_alike(trace), *_correlation_notes(correlation))
@@ -65,7 +65,8 @@ def _why_alike(trace: Trace) -> str:
     if not trace.grouped:
         why = "the log does not say which request a step belongs to"
     elif len(trace.requests) < MIN_REQUESTS:
-        why = f"{len(trace.requests)} requests are too few to tell how they differ ({MIN_REQUESTS} needed)"
+        few = "1 request is" if len(trace.requests) == 1 else f"{len(trace.requests)} requests are"
+        why = f"{few} too few to tell how they differ ({MIN_REQUESTS} needed)"
     else:
         why = "requests are too short to tell them from correlated steps"
     return f"request_sd is taken as 0: {why}. What requests differ by counts as step correlation."
@@ -86,9 +87,9 @@ def _pulls(
 
     With two moments these are variance and correlation, with one the correlation alone.
     """
-    total, mean = float(sums.steps.sum()), sums.mean
-    mean_pull = (sums.total - sums.steps * mean) / total
-    rate_pulls = (sums.beyond - sums.steps[:, None] * sums.survival) / total
+    total, mean = float(sums.weight.sum()), sums.mean
+    mean_pull = (sums.total - sums.weight * mean) / total
+    rate_pulls = (sums.beyond - sums.weight[:, None] * sums.survival) / total
     pulls = [_product_pull(products, mean) + products.slope(mean) * mean_pull for products in moments]
     by_parameter = _by_parameter(equations, variance, correlation)[: len(moments), 2 - len(moments) :]
     by_rate = _by_rate(equations, variance, correlation)[: len(moments)]

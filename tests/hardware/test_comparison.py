@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,7 +94,8 @@ def test_published_tables_answer_for_what_they_are_about() -> None:
             work = work_of(row.case)
             assert work is not None
             assert row.a.us == h200().costs.estimate(work).seconds * 1e6
-            assert row.b.us == next(p.median_us for p in kimi().points if p.case == row.case)
+            samples = next(p.samples_us for p in kimi().points if p.case == row.case)
+            assert row.b.us == pytest.approx(np.mean(samples))
     told = ["graph_launch: no published table", "top_k: no published table"]
     assert sorted(found.left_out) == [*told, "tree_accept: no published table"]
 

@@ -31,7 +31,7 @@ SHIPPED = [(kind, name) for kind in Kind for name in catalog.names(kind)]
 every_entry = pytest.mark.parametrize(("kind", "name"), SHIPPED)
 OPTIONAL = {
     *("notes", "range", "reread_gb_s", "tile_rows", "small", "capture_limits", "hypothetical", "targets"),
-    *("accuracy", "depth_slope", "step_sd", "easy_share"),
+    *("accuracy", "depth_slope", "step_sd", "easy_share", "stated_slope"),
 }
 
 

@@ -249,7 +249,9 @@ def models() -> tuple[CostModel, CostModel]:
 )
 def test_the_cost_model_takes_samples_first(work: Work, bound: Bound) -> None:
     found = models()[0].estimate(work)
-    assert (found.source, found.bound) == (Source.MEASURED, bound)
+    # One small kernel answers for all others of as many bytes.
+    expected = Source.SCALED if isinstance(work, Elementwise) else Source.MEASURED
+    assert (found.source, found.bound) == (expected, bound)
     assert found.blend is not None
     assert found.seconds == found.blend.mean
     assert found.spread == found.blend.relative_error > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -116,7 +117,7 @@ def test_the_report_of_windows_says_what_is_missing(
 ) -> None:
     text = " ".join(run(monkeypatch, capsys, str(windows))[1].split())
     for words in (
-        "vLLM; 12 lines used, 1 others, 3,600 steps, 4 drafted tokens",
+        "vLLM; 12 lines used, 1 other, 3,600 steps, 4 drafted tokens",
         "unconditional",
         "rates: [",
     ):
@@ -212,6 +213,69 @@ def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [f"error: {tmp_path}/nowhere.csv: No such file or directory"]
+
+
+def test_a_pipe_has_no_line_for_a_trace(steps: Path) -> None:
+    """Nothing could be read from it again."""
+    command = [sys.executable, "-m", "sim", "acceptance", "fit", "/dev/stdin", "--bootstrap", "100"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        input=steps.read_text(),
+        text=True,
+        capture_output=True,
+        check=False,
+        env=environment,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("/dev/stdin: plain lengths; 1,000 steps, 40 requests")
+    assert "hazard: [" in done.stdout
+    assert "trace:" not in done.stdout
+
+
+@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize("shape", ["ddtree", "chain"])
+def test_lengths_that_are_all_the_same_have_no_accuracy(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    length: int,
+    shape: str,
+) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(f"{length}\n" * 40)
+    asked = (str(path), "--drafts", "3", "--budget", "8", "--shape", shape)
+    code, out, errors = run(monkeypatch, capsys, *asked)
+    assert (code, out) == (2, "")
+    assert errors == (
+        f"error: {path}: --budget 8: every step has length {length}; an accuracy needs lengths that differ\n"
+    )
+
+
+def test_one_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, windows = tmp_path / "log.jsonl", tmp_path / "server.log"
+    plain.write_text("[2]\n")
+    windows.write_text("started\n" + VLLM.format(mean=2, accepted=1, drafted=1, rates="1.000"))
+    text = " ".join(run(monkeypatch, capsys, str(plain), "--drafts", "1")[1].split())
+    assert "plain lengths; 1 step, 1 request, 1 drafted token a step" in text
+    assert "Fitted to log.jsonl (plain lengths), 1 step of 1 request." in text
+    text = " ".join(run(monkeypatch, capsys, str(windows))[1].split())
+    assert "vLLM; 1 line used, 1 other, 1 step, 1 drafted token a step" in text
+
+
+def test_the_report_is_one_line_a_line_whatever_the_file_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log\n\x1b[2J.txt"
+    path.write_text("3\n2\n" * 20)
+    text = run(monkeypatch, capsys, str(path))[1]
+    assert text.startswith(f"{tmp_path}/log\\n\\x1b[2J.txt: plain lengths;")
+    assert "\x1b[2J" not in text
+    path.write_text("")
+    assert run(monkeypatch, capsys, str(path))[2] == f"error: {tmp_path}/log\\n\\x1b[2J.txt: nothing in it\n"
 
 
 def test_a_log_of_trees_gives_the_drafters_accuracy(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -305,7 +310,7 @@ FOUR = vllm_of([1, 2, 3, 4], 3)
         ),
         ((sglang("1.00", "0.02"),), None, 1, "may be L / 40 (per-verified, k = 39) or L / 41"),
         ((sglang("0.50"),), None, 1, "expected an accept len of 1 or more, got 0.50"),
-        ((sglang("4.50"),), Options(drafts=3), 1, "accept len 4.5, but 3 drafted tokens a step allow 4"),
+        ((sglang("4.50"),), Options(drafts=3), 1, "accept len 4.5, but 3 drafted tokens a step: at most 4"),
         (
             (sglang("2.00"),),
             Options(definition=Definition.PER_DRAFTED),
@@ -323,6 +328,140 @@ def test_what_cannot_be_read_is_refused_with_its_line(
     with pytest.raises(LogError, match=re.escape(said)) as caught:
         observed(*lines, options=options)
     assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "line", "said"),
+    [
+        ((FOUR, vllm("1.00", 0, 12, "0.004, 0.000, 0.000")), None, 2, "the rates do not give the mean"),
+        ((FOUR, vllm("1.00", 0, 10, "0.004, 0.000, 0.000")), None, 2, "the rates do not give the mean"),
+        ((FOUR, vllm("1.50", 0, 12, "0.500, 0.000, 0.000")), None, 2, "at most a length of 1.000, but 1.5"),
+        ((FOUR, vllm("5.25", 13, 12, "1.0, 1.0, 1.0")), None, 2, "13 tokens accepted, but 12 drafted"),
+        ((OLD.replace("262", "296"),), Options(drafts=5), 1, "296 tokens accepted, but 295 drafted"),
+        ((OLD, OLD.replace("295", "0")), Options(drafts=5), 2, "262 tokens accepted, but 0 drafted"),
+        ((LLAMA.replace("  167", "  267"),), None, 1, "267 tokens accepted, but 259 drafted"),
+        (
+            (FOUR, vllm("2.50", 6, 12, "1.100, 0.300, 0.100")),
+            None,
+            2,
+            "expected a rate of 0 to 1, got 1.1 for position 1",
+        ),
+        (
+            (FOUR, vllm("2.50", 6, 12, "0.500, 0.501, 0.499")),
+            None,
+            2,
+            "rates cannot rise, but position 2 has 0.501 after 0.500",
+        ),
+        (
+            (FOUR, vllm("2.30", 6, 12, "0.800, 0.300, 0.200")),
+            None,
+            2,
+            "6 accepted of 12 drafted at 3 a step give a length of 2.3, which is printed, for no whole",
+        ),
+        (
+            (FOUR, vllm("1.10", 6, 12, "0.100, 0.000, 0.000")),
+            None,
+            2,
+            "give at least a length of 1.500, but 1.1 is printed",
+        ),
+        (
+            (V0.format(efficiency="0.510").replace("tokens: 4,", "tokens: 0,"),),
+            None,
+            1,
+            "expected 1 to 255 speculative tokens, got 0",
+        ),
+        (
+            (V0.format(efficiency="1.100").replace("34244", "73860"),),
+            None,
+            1,
+            "are 5.500 tokens a step, expected 1 to 5",
+        ),
+        (
+            (V0.format(efficiency="0.001").replace("34244", "67"),),
+            None,
+            1,
+            "are 0.005 tokens a step, expected 1 to 5",
+        ),
+        ((sglang("2.94"), sglang("300.00")), None, 2, "expected an accept len of 256 at most, got 300"),
+        ((sglang("2.94", "1.65"),), None, 1, "expected an accept rate of 0 to 1, got 1.65"),
+    ],
+)
+def test_figures_that_contradict_each_other_are_refused(
+    lines: tuple[str, ...], options: Options | None, line: int, said: str
+) -> None:
+    test_what_cannot_be_read_is_refused_with_its_line(lines, options, line, said)
+
+
+@pytest.mark.parametrize(
+    "token", ["1e3", "2...00", ".", "..", "+2", "0x2", "2.00s", "-1", "1" * 400, "\x1b[2J"]
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        sglang("@"),
+        sglang("2.94", "@"),
+        sglang("2.94").replace("8,", "@,"),
+        vllm("@", 6, 12, "0.750, 0.500, 0.250"),
+        vllm("2.50", 6, 12, "0.750, @, 0.250"),
+        vllm("2.50", 6, 12, "0.750, 0.500, 0.250").replace("6 tokens", "@ tokens"),
+        vllm("2.50", 6, 12, "0.750, 0.500, 0.250").replace("12 tokens", "@ tokens"),
+        LLAMA.replace("  167", "@"),
+        LLAMA.replace("2.92", "@"),
+        LLAMA.replace("0.632", "@"),
+        V0.format(efficiency="@"),
+        V0.format(efficiency="0.510").replace("34244", "@"),
+        V0.format(efficiency="0.510").replace(" 4,", " @,"),
+    ],
+)
+def test_a_number_is_all_of_what_is_written_together(text: str, token: str) -> None:
+    """Not what it begins with, and never a traceback."""
+    with pytest.raises(LogError, match=r"expected a (whole )?number") as caught:
+        observed(NOISE, text.replace("@", token))
+    assert caught.value.line == 2
+    assert str(caught.value).isprintable()
+
+
+def test_a_pipe_is_read_like_a_file() -> None:
+    """Once: what was read is gone."""
+    for text, engine in ((f"{NOISE}\n{FOUR}\n", Engine.VLLM), ("length,run\n3,1\n2,2\n", Engine.PLAIN)):
+        with piped(text) as path:
+            found = read(path)
+        assert found.engine is engine
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "log.txt").write_text(text)
+            assert replace(read(Path(folder) / "log.txt"), path=path) == replace(found, data=ANY)
+    with piped("hello\n") as path, pytest.raises(LogError, match="it begins 'hello'"):
+        read(path)
+
+
+@contextmanager
+def piped(text: str) -> Iterator[Path]:
+    """A pipe with *text* in it, as a shell hands over."""
+    end, start = os.pipe()
+    try:
+        os.write(start, text.encode())
+        os.close(start)
+        yield Path(f"/dev/fd/{end}")
+    finally:
+        os.close(end)
+
+
+def test_a_dot_may_end_a_sentence() -> None:
+    lines = (sglang("2.94."), "Decode batch. #running-req: 3. accept len: 2.00.")
+    assert windows(*lines).mean_length.tolist() == [2.94, 2.0]
+
+
+def test_readings_that_differ_are_not_one() -> None:
+    """One draft was shorter, so the mean is known to two digits only: both readings fit it."""
+    line = vllm("2.49", 14900, 19999, "0.990, 0.500")
+    with pytest.raises(
+        LogError, match=re.escape("P(L > 2) is 0.500 or 0.495; lines of more drafts would tell")
+    ):
+        observed(line)
+    fewer = observed(vllm("2.49", 149, 199, "0.990, 0.500"))
+    assert fewer.found[0].startswith(
+        "Rates per position are unconditional, L = 1 + their sum: checked on 1 line."
+    )
 
 
 def test_several_readings_ask_for_the_option_that_decides() -> None:

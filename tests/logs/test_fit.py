@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sim import files
@@ -22,6 +23,7 @@ from sim.logs.fitted import Fit, Quoted, Settings
 from sim.logs.intervals import Column, Scale, together
 from sim.logs.observed import Engine, Observed, Options, Windows
 from sim.logs.reading import read as read_log
+from sim.logs.sums import same_output, steps_of
 from sim.scenario import load
 from sim.setup import resolve
 from sim.traces import Trace
@@ -56,15 +58,28 @@ def holds(quoted: Quoted | None, value: float) -> bool:
     return quoted.interval.low <= value <= quoted.interval.high
 
 
+def shares(lengths: Sequence[int]) -> np.ndarray:
+    """Of lengths 1 to 8."""
+    return np.bincount(lengths, minlength=9)[1:] / len(lengths)
+
+
+def expected_shares(trace: Trace) -> np.ndarray:
+    """Every request counts the same where they are told apart; else every step."""
+    if not trace.grouped or len(trace.requests) < 8:
+        return shares(sum(trace.requests, ()))
+    left = slice(None, -1 if same_output(steps_of(trace)) else None)
+    return np.mean([shares(request[left]) for request in trace.requests], axis=0)
+
+
 @given(request_lists, st.booleans())
-def test_hazards_give_the_pooled_histogram_whatever_varies(
+def test_hazards_give_the_histogram_whatever_varies(
     requests: tuple[tuple[int, ...], ...], grouped: bool
 ) -> None:
     trace = Trace(requests if grouped else (sum(requests, ()),), grouped)
     found = of_trace(trace)
-    pooled = np.bincount(np.concatenate(requests), minlength=9)[1:]
     assert found.model is not None
-    assert found.model.distribution() == pytest.approx(pooled / pooled.sum(), abs=1e-6)
+    assert found.model.distribution() == pytest.approx(expected_shares(trace), abs=1e-6)
+    assert quick_check(found).observed == pytest.approx(expected_shares(trace))
     assert found.mean_length.value == pytest.approx(found.model.mean_length(), abs=1e-6)
     assert (found.request_sd is None) >= (len(requests) < 8 or not grouped)
 
@@ -79,12 +94,13 @@ def test_every_figure_lies_in_its_interval(requests: tuple[tuple[int, ...], ...]
 
 
 @given(request_lists)
-def test_one_hazard_gives_the_pooled_mean(requests: tuple[tuple[int, ...], ...]) -> None:
-    found = of_trace(Trace(requests, grouped=True), Settings(constant=True, draws=200))
+def test_one_hazard_gives_the_mean(requests: tuple[tuple[int, ...], ...]) -> None:
+    trace = Trace(requests, grouped=True)
+    found = of_trace(trace, Settings(constant=True, draws=200))
     assert found.model is not None
     assert found.hazard is not None
     assert set(found.model.hazards) == {found.hazard.value}
-    assert found.model.mean_length() == pytest.approx(np.concatenate(requests).mean(), abs=1e-6)
+    assert found.model.mean_length() == pytest.approx(expected_shares(trace) @ np.arange(1, 9), abs=1e-6)
 
 
 @given(request_lists, st.randoms())
@@ -136,6 +152,65 @@ def test_all_intervals_hold_at_once_in_nine_of_ten_logs(
     assert sum(all_hold(of_trace(log, settings), model) for log in logs) >= 0.9 * seeds
 
 
+def of_outputs(model: AcceptanceModel, requests: int, tokens: int, seed: int) -> Trace:
+    """Requests that stop at an output, as a simulation writes them: slow ones have more steps."""
+    generator = np.random.default_rng(seed)
+    rows = [model.draw(generator, tokens).tolist() for _ in range(requests)]
+    return Trace(tuple(map(tuple, rows)), grouped=True)
+
+
+@pytest.mark.parametrize(
+    ("sd", "correlation", "requests", "seeds"),
+    [(0.4, 0.2, 60, 100), (0.4, 0.2, 300, 20), (1.0, 0.2, 100, 30), (0.0, 0.0, 60, 30)],
+)
+def test_all_intervals_hold_at_once_where_requests_stop_at_an_output(
+    sd: float, correlation: float, requests: int, seeds: int
+) -> None:
+    model = AcceptanceModel(HAZARDS, sd, correlation)
+    logs = (of_outputs(model, requests, 600, seed) for seed in range(seeds))
+    assert sum(all_hold(of_trace(log, Settings(draws=1000)), model) for log in logs) >= 0.9 * seeds
+
+
+@pytest.mark.parametrize(("sd", "tokens"), [(1.5, 600), (0.4, 60)])
+def test_the_mean_is_over_requests_not_over_steps(sd: float, tokens: int) -> None:
+    model = AcceptanceModel(HAZARDS, sd)
+    logs = [of_outputs(model, 400, tokens, seed) for seed in range(8)]
+    found = np.mean([of_trace(log, Settings(draws=100)).mean_length.value for log in logs])
+    assert found == pytest.approx(model.mean_length(), abs=0.06)
+    if sd == 1.5:
+        pooled = np.mean([np.mean(sum(log.requests, ())) for log in logs])
+        assert pooled < model.mean_length() - 0.8
+
+
+@pytest.mark.parametrize(
+    ("trace", "said"),
+    [
+        (
+            drawn(AcceptanceModel(HAZARDS), 20, 30, 1),
+            "Every request counts the same, however many steps it took.",
+        ),
+        (
+            of_outputs(AcceptanceModel(HAZARDS), 20, 300, 1),
+            "the step that ends a request is longer than most",
+        ),
+        (Trace(((3, 2, 1) * 40,), grouped=False), "Every step counts the same."),
+        (Trace(((3, 2, 1),) * 7, grouped=True), "Every step counts the same."),
+    ],
+)
+def test_the_report_says_what_counts_the_same(trace: Trace, said: str) -> None:
+    assert sum(said in note for note in of_trace(trace).notes) == 1
+
+
+def test_a_good_model_passes_its_checks_where_requests_stop_at_an_output() -> None:
+    """Slow requests have more steps, also in the simulated logs."""
+    model, held, total = AcceptanceModel(HAZARDS, 1.0, 0.2), 0, 0
+    for seed in range(3):
+        found = check(of_trace(of_outputs(model, 80, 300, seed)))
+        held += sum(one.inside for one in found.checks)
+        total += len(found.checks)
+    assert held >= total - 1
+
+
 def test_intervals_hold_where_requests_are_not_told_apart() -> None:
     model = AcceptanceModel(HAZARDS, 0.0, 0.5)
     logs = (drawn(model, 1, 1800, seed).requests for seed in range(40))
@@ -174,6 +249,16 @@ def test_units_of_which_one_alone_differs_have_no_interval() -> None:
     pulls = np.where(np.arange(40) == 0, 39.0, -1.0)
     rare = Column(0.001, pulls, Scale.PLAIN)
     assert together([rare], 400, np.random.default_rng(1)) is None
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("request_", [(3, 1, 2, 4, 4), (1, 8) * 9, (5,) * 5], ids=str)
+def test_requests_that_are_all_alike_have_no_interval(request_: tuple[int, ...], constant: bool) -> None:
+    """And no division by zero."""
+    found = of_trace(Trace((request_,) * 12, grouped=True), Settings(constant, draws=200))
+    figures = [found.mean_length, *found.rates, found.request_sd, found.step_correlation, found.hazard]
+    assert all(one.interval is None for one in figures if one is not None)
+    assert "Intervals are missing: 12 pieces of log, 8 or more that differ are needed." in found.notes
 
 
 @given(st.integers(8, 60), st.integers(0, 2**32))
@@ -312,15 +397,22 @@ def test_any_log_has_a_report_and_an_object(
 
 @given(request_lists)
 def test_checks_of_a_log_are_those_of_every_pair(requests: tuple[tuple[int, ...], ...]) -> None:
-    pooled = np.concatenate(requests)
-    found = quick_check(of_trace(Trace(requests, grouped=True)))
+    trace = Trace(requests, grouped=True)
+    assume(not same_output(steps_of(trace)))
+    found = quick_check(of_trace(trace))
     by_name = {one.name: one.observed for one in found.checks}
+    chance, lengths = expected_shares(trace), np.arange(1, 9)
+    mean = chance @ lengths
+    variance = chance @ (lengths - mean) ** 2
     for lag, name in ((1, "correlation of neighbours"), (2, "correlation of steps 2 apart")):
-        off = [np.array(request) - pooled.mean() for request in requests]
-        products = [one[at] * one[at + lag] for one in off for at in range(len(one) - lag)]
-        assert (name in by_name) <= bool(products and pooled.var())
+        off = [np.array(request) - mean for request in requests]
+        products = [[one[at] * one[at + lag] for at in range(len(one) - lag)] for one in off]
+        by_request = [np.mean(row) for row in products if row]
+        every = np.concatenate(products)
+        assert (name in by_name) <= bool(len(every) and variance > 1e-12)
         if name in by_name:
-            assert by_name[name] == pytest.approx(np.mean(products) / pooled.var())
+            expected = np.mean(by_request if len(requests) >= 8 else every) / variance
+            assert by_name[name] == pytest.approx(expected, abs=1e-9)
     runs = [
         len(run) for request in requests for run in "".join("x" if n == 8 else " " for n in request).split()
     ]

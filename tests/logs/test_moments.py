@@ -14,7 +14,7 @@ from sim.acceptance import AcceptanceModel
 from sim.logs import moments
 from sim.logs.checks import simulate
 from sim.logs.moments import Equations, PairCounts, hazards_per_position, one_hazard
-from sim.logs.sums import Steps, Sums, sums_by_block, sums_by_request
+from sim.logs.sums import Steps, Sums, same_output, sums_by_block, sums_by_request, without_last
 
 hazard_lists = st.lists(st.floats(0.05, 0.98), min_size=1, max_size=8)
 sds = st.floats(0, 2)
@@ -105,10 +105,13 @@ def test_a_variance_below_zero_is_the_mirror_image() -> None:
 
 
 @given(request_sizes)
-def test_pairs_are_counted_exactly(sizes: list[int]) -> None:
-    counts = [sum(max(0, size - lag) for size in sizes) for lag in range(2, max(sizes) + 1)]
-    shares = PairCounts(tuple(sizes)).shares
-    assert shares == pytest.approx(np.array(counts) / max(1, sum(counts)))
+def test_pairs_are_counted_exactly_and_requests_count_the_same(sizes: list[int]) -> None:
+    lags = range(2, max(sizes) + 1)
+    counts = np.array([[max(0, size - lag) for lag in lags] for size in sizes if size > 2], dtype=float)
+    expected = (
+        (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0) if len(counts) else np.zeros(len(lags))
+    )
+    assert PairCounts(tuple(sizes)).shares == pytest.approx(expected)
 
 
 traces = st.lists(st.lists(st.integers(1, 8), min_size=1, max_size=9), min_size=1, max_size=8)
@@ -119,27 +122,71 @@ def steps_from(requests: list[list[int]]) -> Steps:
 
 
 @given(traces, st.floats(1, 8))
-def test_sums_by_request_are_those_of_every_pair(requests: list[list[int]], mean: float) -> None:
+def test_sums_by_request_are_the_means_of_every_pair(requests: list[list[int]], mean: float) -> None:
     found = sums_by_request(steps_from(requests), 7)
     for at, request in enumerate(requests):
         pairs = list(itertools.combinations(range(len(request)), 2))
         off = [length - mean for length in request]
-        near = sum(off[s] * off[t] for s, t in pairs if t - s == 1)
-        far = sum(off[s] * off[t] for s, t in pairs if t - s > 1)
-        assert found.near.about(mean)[at] == pytest.approx(near, abs=1e-9)
-        assert found.far.about(mean)[at] == pytest.approx(far, abs=1e-9)
-        assert found.beyond[at].tolist() == [sum(n > depth for n in request) for depth in range(1, 8)]
+        near = [off[s] * off[t] for s, t in pairs if t - s == 1]
+        far = [off[s] * off[t] for s, t in pairs if t - s > 1]
+        assert found.near.about(mean)[at] == pytest.approx(np.mean(near or [0]), abs=1e-9)
+        assert found.far.about(mean)[at] == pytest.approx(np.mean(far or [0]), abs=1e-9)
+        assert (found.near.pairs[at], found.far.pairs[at]) == (bool(near), bool(far))
+        assert found.total[at] == pytest.approx(np.mean(request))
+        beyond = [np.mean([n > depth for n in request]) for depth in range(1, 8)]
+        assert found.beyond[at] == pytest.approx(beyond)
 
 
 @given(traces)
 def test_blocks_hold_every_step_and_every_pair_of_neighbours_once(requests: list[list[int]]) -> None:
-    steps = steps_from([request * 8 for request in requests])
-    by_request, by_block = sums_by_request(steps, 7), sums_by_block(steps, 7)
-    for name in ("steps", "total"):
-        assert getattr(by_block, name).sum() == pytest.approx(getattr(by_request, name).sum())
-    assert by_block.near.about(3.0).sum() == pytest.approx(by_request.near.about(3.0).sum())
-    assert by_block.near.pairs.sum() == by_request.near.pairs.sum()
-    assert by_block.survival == pytest.approx(by_request.survival)
+    long = [request * 8 for request in requests]
+    found, pooled = sums_by_block(steps_from(long), 7), np.concatenate(long)
+    neighbours = [(a - 3) * (b - 3) for request in long for a, b in itertools.pairwise(request)]
+    assert found.weight.sum() == found.steps == len(pooled)
+    assert found.total.sum() == pytest.approx(pooled.sum())
+    assert found.near.about(3.0).sum() == pytest.approx(sum(neighbours))
+    assert found.near.pairs.sum() == len(neighbours)
+    assert found.survival == pytest.approx([np.mean(pooled > depth) for depth in range(1, 8)])
+
+
+@given(traces)
+def test_requests_of_one_size_have_as_many_steps_as_there_are(requests: list[list[int]]) -> None:
+    steps = steps_from([request[:1] * 6 for request in requests])
+    assert sums_by_request(steps, 7).steps == pytest.approx(len(steps.lengths))
+
+
+def test_one_long_request_among_short_ones_is_hardly_more_sure() -> None:
+    alike, one_long = (sums_by_request(steps_from([[1] * 5] * 9 + [[1] * n]), 7).steps for n in (5, 500))
+    assert alike == pytest.approx(50)
+    assert one_long == pytest.approx(100 / (9 / 5 + 1 / 500))
+
+
+def test_outputs_are_one_where_steps_vary_far_more() -> None:
+    model, generator = AcceptanceModel(HAZARDS, 0.4, 0.2), np.random.default_rng(1)
+    outputs = [[model.draw(generator, tokens).tolist() for _ in range(60)] for tokens in (60, 600)]
+    assert all(same_output(steps_from(requests)) for requests in outputs)
+    assert not same_output(steps_from([row for requests in outputs for row in requests]))
+    assert not same_output(simulate(model, np.full(60, 30), generator))
+    assert not same_output(steps_from([[8], [4, 4], [4, 4]]))
+
+
+@given(traces)
+def test_all_but_the_last_step_is_left(requests: list[list[int]]) -> None:
+    longer = [[*request, 7] for request in requests]
+    found = without_last(steps_from(longer))
+    assert found.lengths.tolist() == [n for request in requests for n in request]
+    assert found.sizes.tolist() == [len(request) for request in requests]
+
+
+def test_means_before_the_last_step_have_no_bias() -> None:
+    """Eleven steps to an output: with the last, the mean would be a tenth of a token too long."""
+    model, generator = AcceptanceModel(HAZARDS), np.random.default_rng(7)
+    whole = steps_from([model.draw(generator, 40).tolist() for _ in range(40_000)])
+    found, biased = (sums_by_request(steps, 7) for steps in (without_last(whole), whole))
+    error = found.total.std() / np.sqrt(40_000)
+    assert found.mean == pytest.approx(model.mean_length(), abs=4 * error)
+    assert found.survival == pytest.approx(survival_of(model), abs=0.004)
+    assert biased.mean - model.mean_length() > 0.08 > 10 * error
 
 
 def test_the_bias_of_the_pooled_mean_is_taken_out() -> None:

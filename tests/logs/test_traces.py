@@ -124,6 +124,7 @@ def test_the_longest_length_is_the_largest_block() -> None:
         ),
         ('{"length": 3, "run": 1}\n{"lengths": [3], "run": 1}\n', 2, "got an object with lengths and run"),
         ('{"length": 3, "run": null}\n', 1, "expected a name or a number as run, got 'null'"),
+        ('{"length": 3, "run": " "}\n', 1, "no run is given"),
         ('{"lengths": 3}\n', 1, "expected a list of one length or more, got '3'"),
         ('{"lenght": 3}\n', 1, "no key of lengths among lenght, did you mean 'length'?"),
         ('{"accepted_tokens": 3}\n', 1, "'accepted_tokens' may or may not count"),
@@ -133,6 +134,31 @@ def test_what_is_wrong_is_said_with_its_line(text: str, line: int, said: str) ->
     with pytest.raises(LogError, match=re.escape(said)) as caught:
         read(text)
     assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'length\n"4\n5"\n',
+        "length\n\x1b[2J\n",
+        "length\n3\u20284\n",
+        '"lenght\nof it",run\n3,1\n',
+        '{"len\\ngth": 3}\n',
+        '{"length": "3\\n\\u001b[2J"}\n',
+        "[1, 2]\n\x07\n",
+        "[1, 2]\n[" + "9" * 4000 + "]\n",
+    ],
+)
+def test_what_is_quoted_from_a_file_stays_in_its_line(text: str) -> None:
+    with pytest.raises(LogError) as caught:
+        read(text)
+    assert str(caught.value).isprintable()
+    assert len(caught.value.problem) < 200
+
+
+def test_a_number_and_its_text_name_the_same_request() -> None:
+    rows = '{"run": 1, "length": 3}\n{"run": "1", "length": 2}\n{"run": " 2", "length": 5}\n'
+    assert read(rows) == read("run,length\n1,3\n1,2\n2,5\n") == Trace(((3, 2), (5,)), grouped=True)
 
 
 def test_too_many_drafted_tokens_are_refused_as_they_stand() -> None:
