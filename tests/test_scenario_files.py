@@ -41,7 +41,7 @@ BAD = {
     ),
     "unknown key, nothing near": (
         changed("  budget: 8", "  budget: 8\n  zzz: 1"),
-        "bad.yaml:10: tree.zzz: unknown key (known: budget, builder, shape)",
+        "bad.yaml:10: tree.zzz: unknown key (known: budget, builder, shape, workers)",
     ),
     "text for a number": (
         changed("budget: 8", "budget: '8'"),
@@ -146,10 +146,6 @@ BAD = {
     "unknown drafter": (
         changed("  block: 8", "  block: 8\n  model: kimi_dflesh"),
         "bad.yaml:8: drafter.model: no drafter named 'kimi_dflesh', did you mean 'kimi_dflash'?",
-    ),
-    "a tree for many requests": (
-        changed("output_tokens: 40", "concurrency: 4"),
-        "bad.yaml: load.concurrency above 1 is modelled for plain decoding only (tree.budget: 0)",
     ),
     "empty file": ("", "bad.yaml: empty file"),
     "only a comment": ("# nothing\n", "bad.yaml: empty file"),

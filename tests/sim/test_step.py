@@ -42,7 +42,7 @@ from sim.engine import play
 from sim.graph import Op, Phase, StepGraph
 from sim.setup import LaunchMode, Setup
 from sim.simulate import Simulation
-from sim.step import PYTHON, TREE, decode_step
+from sim.step import PYTHON, decode_step
 
 Kind = TypeVar("Kind")
 
@@ -68,6 +68,8 @@ NODES = {
 }
 any_scenario = pytest.mark.parametrize("overrides", SCENARIOS.values(), ids=SCENARIOS.keys())
 any_node = pytest.mark.parametrize("node", NODES.values(), ids=NODES.keys())
+
+TREE = Lane("host", "tree0")
 
 
 @cache

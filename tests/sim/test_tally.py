@@ -55,7 +55,7 @@ def test_sums_are_those_of_all_steps_of_all_runs(indices: list[int]) -> None:
 
 def test_lengths_and_step_times_of_every_step_are_kept_run_after_run() -> None:
     found = experiment_of(runs())
-    assert found.lengths.tolist() == [n for run in runs() for n in run.steps.lengths.tolist()]
+    assert found.lengths.tolist() == [n for run in runs() for n in run.steps.lengths.ravel().tolist()]
     assert found.step_ns.tolist() == [ns for run in runs() for ns in run.steps.step_ns.tolist()]
 
 

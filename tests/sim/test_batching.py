@@ -1,0 +1,134 @@
+"""Requests in lock-step: nobody waits, nobody is lost, and one request is what it always was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from builders import full_setup, small_setup, without_noise
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwmodels.work import AllReduce, GroupedExperts, HostTask, HostWork, MlaAttention
+from sim.acceptance import AcceptanceModel
+from sim.batching import Batch, closed_loop
+from sim.graph import StepGraph
+from sim.replay import replay
+from sim.scenario import Load
+from sim.simulate import Simulation
+from sim.step import decode_step
+
+models = st.builds(
+    AcceptanceModel,
+    st.lists(st.floats(0, 1, allow_subnormal=False), max_size=7).map(tuple),
+    request_sd=st.sampled_from([0.0, 1.0]),
+    step_correlation=st.sampled_from([0.0, 0.5]),
+)
+loads = st.builds(Load, context_tokens=st.integers(0, 100), output_tokens=st.integers(1, 60))
+
+
+def decoded(model: AcceptanceModel, load: Load, slots: int, seed: int = 1) -> Batch:
+    return closed_loop(model, load, [np.random.default_rng([seed, slot]) for slot in range(slots)])
+
+
+@given(models, loads, st.integers(1, 6), st.integers(0, 2**32))
+def test_every_slot_decodes_request_after_request(
+    model: AcceptanceModel, load: Load, slots: int, seed: int
+) -> None:
+    batch = decoded(model, load, slots, seed)
+    assert batch.lengths.shape == batch.contexts.shape == (batch.first_steps.max(), slots)
+    assert ((batch.lengths >= 1) & (batch.lengths <= model.cap)).all()
+    for slot in range(slots):
+        context = load.context_tokens
+        for length, found in zip(
+            batch.lengths[:, slot].tolist(), batch.contexts[:, slot].tolist(), strict=True
+        ):
+            assert found == context
+            context += length
+            if context - load.context_tokens >= load.output_tokens:
+                context = load.context_tokens
+
+
+@given(models, loads, st.integers(0, 2**32))
+def test_one_slot_is_one_request(model: AcceptanceModel, load: Load, seed: int) -> None:
+    batch = decoded(model, load, 1, seed)
+    alone = model.draw(np.random.default_rng([seed, 0]), load.output_tokens)
+    assert batch.lengths[:, 0].tolist() == alone.tolist()
+
+
+@given(models, loads, st.permutations(range(4)))
+def test_the_order_of_requests_changes_nothing(model: AcceptanceModel, load: Load, order: list[int]) -> None:
+    usual = closed_loop(model, load, [np.random.default_rng(slot) for slot in range(4)])
+    other = closed_loop(model, load, [np.random.default_rng(slot) for slot in order])
+    assert other.lengths.tolist() == usual.lengths[:, order].tolist()
+    assert other.mean_contexts.tolist() == usual.mean_contexts.tolist()
+
+
+def graph(concurrency: int, *overrides: str) -> StepGraph:
+    return decode_step(small_setup(*overrides, f"load.concurrency={concurrency}"))
+
+
+@pytest.mark.parametrize("overrides", [(), ("tree={shape: chain, budget: 7}",), ("tree.builder=gpu",)])
+def test_a_step_has_the_tokens_of_all_requests(overrides: tuple[str, ...]) -> None:
+    one, four = graph(1, *overrides), graph(4, *overrides)
+    assert len(one.ops) == len(four.ops)
+    tokens = [{op.work.tokens for op in g.ops if isinstance(op.work, GroupedExperts)} for g in (one, four)]
+    [alone], [together] = tokens
+    assert together == 4 * alone
+    assert {op.work.requests for op in four.ops if isinstance(op.work, MlaAttention)} == {4}
+    sizes = [max(op.work.size_bytes for op in g.ops if isinstance(op.work, AllReduce)) for g in (one, four)]
+    assert sizes[1] == 4 * sizes[0]
+
+
+@pytest.mark.parametrize(("workers", "shares"), [(1, [6]), (2, [3, 3]), (4, [2, 2, 1, 1]), (9, [1] * 6)])
+def test_trees_are_shared_out_over_the_workers(workers: int, shares: list[int]) -> None:
+    found = graph(6, f"tree.workers={workers}")
+    one = next(op.work.items for op in graph(1).ops if op.work == HostWork(HostTask.TREE_BUILD, 25))
+    built = [
+        op.work for op in found.ops if isinstance(op.work, HostWork) and op.work.task is HostTask.TREE_BUILD
+    ]
+    assert [work.items for work in built] == [share * one for share in shares]
+
+
+def test_more_requests_are_more_tokens_and_longer_steps() -> None:
+    runs = [
+        Simulation(without_noise(small_setup("load.output_tokens=64", f"load.concurrency={c}"))).run(0)
+        for c in (1, 2, 4, 8, 16)
+    ]
+    steps = [float(run.steps.step_ns.mean()) for run in runs]
+    assert steps == sorted(steps)
+    throughput = [run.throughput_tok_s for run in runs]
+    assert throughput == sorted(throughput)
+
+
+def test_time_per_token_is_that_of_the_request_until_it_left() -> None:
+    run = Simulation(small_setup("load.output_tokens=64", "load.concurrency=4")).run(0)
+    for slot, last in enumerate(run.first_steps.tolist()):
+        took, tokens = run.steps.step_ns[:last].sum(), run.steps.lengths[:last, slot].sum()
+        assert run.tpot_ns[slot] == pytest.approx(took / tokens)
+
+
+def test_both_engines_agree_on_many_requests() -> None:
+    simulation = Simulation(small_setup("load.output_tokens=64", "load.concurrency=4", "tree.workers=2"))
+    assert replay(simulation, [simulation.run(0)]).steps > 0
+
+
+def test_requests_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(Exception, match="cached tokens needs"):
+        full_setup("load.concurrency=512", "load.context_tokens=100000")
+
+
+def test_a_slot_has_the_same_luck_in_a_larger_batch() -> None:
+    few, many = (
+        Simulation(small_setup("load.output_tokens=64", f"load.concurrency={c}")).decoded(0) for c in (2, 5)
+    )
+    shared = min(len(few.lengths), len(many.lengths))
+    assert few.lengths[:shared].tolist() == many.lengths[:shared, :2].tolist()
+
+
+def test_the_sum_over_slots_is_what_the_run_committed() -> None:
+    setup = small_setup("load.output_tokens=64", "load.concurrency=3")
+    run = Simulation(replace(setup)).run(0)
+    assert run.requests == 3
+    assert run.tokens == run.steps.lengths.sum()
