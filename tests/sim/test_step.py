@@ -39,7 +39,7 @@ from hwmodels.work import (
     Work,
 )
 from sim.engine import play
-from sim.graph import Op, Phase, StepGraph
+from sim.graph import Lane, Op, Phase, StepGraph
 from sim.setup import LaunchMode, Setup
 from sim.simulate import Simulation
 from sim.step import PYTHON, decode_step
