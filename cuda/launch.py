@@ -332,6 +332,13 @@ class Cache(Enum):
 
 ATTENTION_KEYS = 32
 ATTENTION_THREADS = 256
+ATTENTION_RESIDENT = {16: 2, 32: 1}
+"""Blocks that the registers of an SM hold at once, by their rows."""
+
+
+def attention_row_tile(rows: int) -> int:
+    """Rows of a block: 16 where that is all there are, else 32."""
+    return 16 if rows <= 16 else 32
 
 
 @dataclass(frozen=True)
@@ -358,8 +365,8 @@ class TreeAttention:
 
     @property
     def row_tile(self) -> int:
-        """Rows of a block: 16 where that is all there are, else 32."""
-        return 16 if self.rows <= 16 else 32
+        """Rows of a block."""
+        return attention_row_tile(self.rows)
 
     @property
     def shared_bytes(self) -> int:
@@ -407,12 +414,16 @@ class TreeAttention:
         return Launch("mla_tree_attention", "mla_join", grid, (shapes.LATENT // 4, 1, 1), arguments)
 
 
-def attention_splits(requests: int, tokens: int, context: int, processors: int) -> int:
-    """Shares of the keys that give each of *processors* SMs two blocks, of four tiles at least."""
-    rows = tokens * shapes.HEADS
-    row_tiles = requests * ceil(rows / (16 if rows <= 16 else 32))
+def attention_splits(requests: int, tokens: int, heads: int, context: int, processors: int) -> int:
+    """Shares of the keys that give *processors* SMs the blocks they hold at once, of four tiles at least.
+
+    Where shared memory holds fewer (sm_120) the blocks run in two full rounds.
+    """
+    rows = tokens * heads
+    row_tile = attention_row_tile(rows)
+    blocks = ATTENTION_RESIDENT[row_tile] * processors
     most = max(1, (context + tokens) // (4 * ATTENTION_KEYS))
-    return min(most, max(1, round(2 * processors / row_tiles)))
+    return min(most, max(1, round(blocks / (requests * ceil(rows / row_tile)))))
 
 
 # Dense products

@@ -15,6 +15,7 @@ constexpr int LATENT = 512, WIDTH = 576;
 constexpr int KEYS = 32;  // of a tile
 constexpr int STAGES = 2;
 constexpr int WARPS = 8, THREADS = WARPS * WARP_LANES;
+constexpr int RESIDENT = 2;  // blocks of 16 rows on an SM; of 32 rows registers allow one
 constexpr int WIDTH_PARTS = 4;  // of the scores' sum
 constexpr int STEPS = WIDTH / 16 / WIDTH_PARTS;
 constexpr int COLUMN_TILES = LATENT / WARPS / 8;
@@ -317,7 +318,7 @@ __device__ __forceinline__ void attend_share(const __nv_bfloat16* query, const v
 // sees [requests][tokens][words]; scale holds the cache's scale too. Out: what a share of the keys
 // adds up to, sums [requests][splits][tokens * heads][512], and with it the highest score and the
 // total weight [requests][splits][tokens * heads][2].
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     mla_attend_bf16_rows16(const __nv_bfloat16* query, const void* cache, const unsigned* sees,
                            int tokens, int heads, int context, int words, float scale, float* sums,
                            float2* highest_and_total) {
@@ -335,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 HOST_ENTRY(mla_attend_bf16_rows32)
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     mla_attend_fp8_rows16(const __nv_bfloat16* query, const void* cache, const unsigned* sees,
                           int tokens, int heads, int context, int words, float scale, float* sums,
                           float2* highest_and_total) {
