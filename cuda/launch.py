@@ -332,6 +332,8 @@ class Cache(Enum):
 
 ATTENTION_KEYS = 32
 ATTENTION_THREADS = 256
+JOIN_COLUMNS = 128
+"""Of a block that joins shares: four for each lane."""
 ATTENTION_RESIDENT = {16: 2, 32: 1}
 """Blocks that the registers of an SM hold at once, by their rows."""
 
@@ -406,12 +408,12 @@ class TreeAttention:
         return Launch("mla_tree_attention", entry, grid, block, arguments, self.shared_bytes)
 
     def join_launch(self) -> Launch:
-        """A block for each row."""
+        """A block for each row and fourth of the columns; its warps share the splits."""
         sizes = _int32(self.rows, self.splits)
         scale = np.float32(self.cache_scale)
         arguments = _arguments("sums", "highest_and_total", *sizes, scale, "out")
-        grid = (self.rows, self.requests, 1)
-        return Launch("mla_tree_attention", "mla_join", grid, (shapes.LATENT // 4, 1, 1), arguments)
+        grid = (self.rows, shapes.LATENT // JOIN_COLUMNS, self.requests)
+        return Launch("mla_tree_attention", "mla_join", grid, (ATTENTION_THREADS, 1, 1), arguments)
 
 
 def attention_splits(requests: int, tokens: int, heads: int, context: int, processors: int) -> int:

@@ -135,6 +135,24 @@ MUTATIONS = [
         "    }\n",
     ),
     Mutation(
+        "mla_tree_attention",
+        "a barrier dropped before the warps' shares are joined",
+        "  total_of_warp[warp] = own.total;\n  __syncthreads();\n",
+        "  total_of_warp[warp] = own.total;\n",
+    ),
+    Mutation(
+        "mla_tree_attention",
+        "only every eighth share is joined",
+        "first < splits; first += WARPS * AHEAD)",
+        "first < min(splits, 1); first += WARPS * AHEAD)",
+    ),
+    Mutation(
+        "mla_tree_attention",
+        "the highest score of the first shares only",
+        "  return warp_max(highest);\n",
+        "  return highest;\n",
+    ),
+    Mutation(
         "experts_w4a16",
         "the scale of the neighbouring group",
         "unit.scales[group][",

@@ -29,6 +29,7 @@ CASES: list[Operation] = [
     TreeAttention(requests=1, tokens=2, context=40, splits=1, cache=Cache.FP8),
     TreeAttention(requests=1, tokens=5, context=70, splits=2, cache=Cache.FP8, cache_scale=0.5),
     TreeAttention(requests=1, tokens=3, context=0, splits=4),
+    TreeAttention(requests=1, tokens=1, context=2200, splits=70, heads=2),  # more than a warp joins at once
     Gemm(tokens=1, rows=64, columns=64, splits=1),
     Gemm(tokens=9, rows=100, columns=1024, splits=3),
     Gemm(tokens=41, rows=70, columns=640, splits=2),
