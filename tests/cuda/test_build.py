@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,7 @@ from cuda.launch import (
 )
 
 ROOT = Path(__file__).parents[2]
+PINNED = re.compile(r"pycuda==[\w.]+")
 PROCESSORS = 132
 KIMI: list[Operation] = [
     TreeBuild(1, shapes.BLOCK - 1, 8, 255),
@@ -56,7 +58,7 @@ KIMI: list[Operation] = [
     *(AllReduce(8, 0, 8, 1, shots) for shots in Shots),
     Empty(),
     Hold(),
-    Stamp(),
+    Stamp(PROCESSORS),
     Sweep(1024),
 ]
 """Operations at the model's own sizes; too large for the CPU."""
@@ -138,6 +140,26 @@ def test_what_is_built_is_built_once() -> None:
     assert build.compile_kernel("accept", build.Target.HOST) == first
     assert first.stat().st_mtime_ns == written
     assert first.is_relative_to(build.BUILD)
+
+
+def test_every_place_that_names_a_release_of_pycuda_names_the_same() -> None:
+    places = ("pyproject.toml", "README.md", "cuda/on_gpu.sh", "cuda/build.py")
+    found = {place: set(PINNED.findall((ROOT / place).read_text(encoding="utf-8"))) for place in places}
+    assert found == {place: {build.PYCUDA} for place in places}
+
+
+@pytest.mark.usefixtures("host_tools")
+def test_pycuda_is_built_again_for_another_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site that was made for this toolkit is not taken for another one."""
+    header = tmp_path / "include" / "cuda.h"
+    header.parent.mkdir()
+    monkeypatch.setattr(build, "cuda_root", lambda: tmp_path)
+    monkeypatch.setattr(build, "BUILD", tmp_path)
+    header.write_text("#define CUDA_VERSION 13000\n", encoding="utf-8")
+    made = build._make_once(build._pycuda_name(), *build._pycuda_sources(), lambda out: out.mkdir())
+    assert build.find_pycuda_site() == made
+    header.write_text("#define CUDA_VERSION 13010\n", encoding="utf-8")
+    assert build.find_pycuda_site() is None
 
 
 def test_an_unknown_kernel_is_named_with_those_that_there_are() -> None:

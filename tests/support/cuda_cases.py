@@ -6,7 +6,6 @@ from cuda.launch import (
     Cache,
     Copy,
     ExpertLayer,
-    Fill,
     Gemm,
     Norm,
     Operation,
@@ -38,7 +37,6 @@ CASES: list[Operation] = [
     TopK(rows=2, k=8, vocabulary=4096, first_id=20480),
     TopK(rows=1, k=16, vocabulary=500, parts=3),
     Copy(bytes=16 * 2500, blocks=2),
-    Fill(bytes=16 * 999, word=7, blocks=2),
 ]
 
 
