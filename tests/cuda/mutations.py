@@ -257,7 +257,7 @@ MUTATIONS = [
         "i < vectors; i += stride) {\n    const uint4 v",
         "i + 1 < vectors; i += stride) {\n    const uint4 v",
     ),
-    Mutation("support", "every sum is written", "if (sum == RARE) *seen", "*seen"),
+    Mutation("support", "every sum is written", "if (sum == RARE)", "if (sum <= RARE)"),
     Mutation(
         "support", "a stamp of another SM", "if (processor_number() != 0)", "if (processor_number() < 3)"
     ),
