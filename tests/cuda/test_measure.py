@@ -146,7 +146,7 @@ def test_an_interrupted_campaign_keeps_what_it_has_and_goes_on_later(
 
 def test_throttled_samples_are_discarded_with_the_reason(machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "emulated.jsonl"
-    code, out, _ = machine.measure("--out", str(path), "--only", "mla", EMULATED_THROTTLE_EVERY="3")
+    code, out, _ = machine.measure("--out", str(path), "--only", "top_k", EMULATED_THROTTLE_EVERY="3")
     assert code == 0
     assert any(found.discarded for found in read(path).points)
     assert " throttled (" in out

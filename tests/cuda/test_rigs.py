@@ -249,3 +249,23 @@ def test_a_peer_that_was_missed_is_a_fault_once_and_a_wrong_result_when_checked(
         found.verify()
     assert found.fault() is DiscardReason.PEER_MISSED
     assert found.fault() is None
+
+
+def test_graphs_are_given_back_with_the_device() -> None:
+    destroyed: list[str] = []
+    library = SimpleNamespace(
+        cuStreamBeginCapture_v2=lambda *_: 0,
+        cuStreamEndCapture=lambda *_: 0,
+        cuGraphInstantiateWithFlags=lambda *_: 0,
+        cuGraphDestroy=lambda *_: 0,
+        cuGraphExecDestroy=lambda *_: destroyed.append("graph") or 0,
+    )
+    driver = refusing_driver()
+    driver.library = library
+    driver.pycuda.Stream = lambda: SimpleNamespace(synchronize=list, handle=0)
+    gpu = Gpu(driver, 0)
+    for _ in range(2):
+        gpu.graph(lambda: None, copies=3)
+    assert destroyed == []
+    gpu.close()
+    assert destroyed == ["graph"] * 2
