@@ -1,14 +1,18 @@
 # make run   create the environment and answer the first question
 # make test  every test
 # make cuda-test  kernels and pycuda without a GPU, from nothing; needs nvcc and g++
+# make gpu-wheels GPU_PYTHON=python3.12  what cuda/on_gpu.sh needs there, to be carried; needs g++ and cuda.h
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+GPU_PYTHON ?= $(PYTHON)
+GPU_WHEELS := build/gpu_wheels
+MOST_CARRIED_MIB := 64
 READY := $(VENV)/.ready
 SCENARIOS := $(sort $(basename $(notdir $(wildcard scenarios/*.yaml))))
 SWEEPS := $(sort $(basename $(notdir $(wildcard scenarios/sweeps/*.yaml))))
 
-.PHONY: run test cuda-test cuda-mutants lint format bench results schema clean
+.PHONY: run test cuda-test cuda-mutants gpu-wheels lint format bench results schema clean
 
 run: $(READY)
 	$(BIN)/python -m sim run scenarios/b300_strong_drafter.yaml
@@ -23,6 +27,14 @@ cuda-test: $(READY)
 # Seeded bugs in the kernels, and what catches them.
 cuda-mutants: $(READY)
 	$(BIN)/python tests/cuda/mutations.py
+
+# For the version of GPU_PYTHON: pycuda is compiled for it, against the stub of libcuda.
+gpu-wheels:
+	rm -rf $(GPU_WHEELS)
+	PYTHONPATH=. $(GPU_PYTHON) -c 'from pathlib import Path; from cuda import build; build._build_pycuda_wheel(Path("$(GPU_WHEELS)"))'
+	bash -c 'eval "$$(grep ^needs= cuda/on_gpu.sh)"; $(GPU_PYTHON) -m pip download --quiet --disable-pip-version-check --only-binary=:all: --find-links $(GPU_WHEELS) --dest $(GPU_WHEELS) "$${needs[@]}"'
+	du -sm $(GPU_WHEELS)
+	test $$(du -sm $(GPU_WHEELS) | cut -f1) -lt $(MOST_CARRIED_MIB)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -272,7 +272,7 @@ def driver_calls() -> frozenset[str]:
 
 def find_pycuda_site() -> Path | None:
     """The folder for PYTHONPATH that has pycuda, if it has been built for this Python."""
-    site = BUILD / f"{_pycuda_name()}-{_pycuda_hash()}"
+    site = BUILD / f"{_pycuda_name()}-{_hash(*_pycuda_sources())}"
     return site if site.exists() else None
 
 
@@ -295,15 +295,16 @@ def build_pycuda_site() -> Path:
         _run([*install, "--target", str(out), *map(str, wheels.glob("*.whl"))], env=_pip_environment())
         shutil.rmtree(wheels)
 
-    return _make_once(_pycuda_name(), [], [PYCUDA, sys.version], make)
+    return _make_once(_pycuda_name(), *_pycuda_sources(), make)
 
 
 def _pycuda_name() -> str:
     return "pycuda-cp{}{}".format(*sys.version_info)
 
 
-def _pycuda_hash() -> str:
-    return _hash([], [PYCUDA, sys.version])
+def _pycuda_sources() -> tuple[list[Path], list[str]]:
+    """What it comes from: the toolkit's header, the release and this Python."""
+    return [cuda_root() / "include" / "cuda.h"], [PYCUDA, sys.version]
 
 
 def _build_pycuda_wheel(folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from cuda.criterion import Criterion, Rule
-from cuda.device import DeviceMemoryError
+from cuda.device import DeviceError, DeviceMemoryError
 from cuda.operations import UnmeasurableError
 from cuda.plan import Subject
 from cuda.reference import WrongResultError
@@ -27,10 +27,9 @@ from hwmodels.work import GroupedExperts
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 PAUSE_GROWTH = 1.5
-"""A throttled GPU is given time, more of it each time in a row."""
+"""A throttled GPU is given time, more of it each time in a row. All three are chosen."""
 US_DIGITS = 4
 """Decimals of a sample in us: finer than any clock here."""
-CEILING_SAMPLES = 20
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,10 @@ class Failure(NamedTuple):
 
     subject: Subject
     reason: str
+
+
+NOT_MEASURED = (DeviceError, DeviceMemoryError, UnmeasurableError, WrongResultError)
+"""What keeps one point from being measured, and not the next one."""
 
 
 class Listener(Protocol):
@@ -104,26 +107,34 @@ class Campaign:
     @property
     def visits_left(self) -> int:
         """Passes over points that are still to come."""
-        return sum(self._parameters.passes - self._passes(subject) for subject in self.subjects)
+        failed = {failure.subject for failure in self.failures}
+        left = (subject for subject in self.subjects if subject not in failed)
+        return sum(self._parameters.passes - self._passes(subject) for subject in left)
 
     def run(self, ceilings: Ceilings, listener: Listener) -> None:
-        """All passes over all points that lack them; floors are computed with *ceilings*."""
+        """All passes over all points that lack them; floors are computed with *ceilings*.
+
+        DeviceError where the device has failed for good.
+        """
         for number, subject in self._visits():
             try:
-                point = self._measured(subject, number, ceilings)
-            except (DeviceMemoryError, UnmeasurableError, WrongResultError) as problem:
+                with self._stopwatch.active():
+                    point = self._measured(subject, number, ceilings)
+            except NOT_MEASURED as problem:
                 self._points.pop(subject, None)
                 self.failures.append(Failure(subject, str(problem)))
                 listener.on_failure(self.failures[-1])
+                # A device that cannot even do this will not do another point.
+                self._stopwatch.wake()
             else:
                 self._points[subject] = point
                 listener.on_point(point)
 
     def bandwidth_gb_s(self, copy: Subject) -> float:
         """Bytes that *copy* reads and writes in a second, the cache flushed before it."""
-        rig = self._rig(copy)
-        samples = [self._stopwatch.held(rig.queues(), flush=True).us for _ in range(CEILING_SAMPLES)]
-        return float(demand_of(copy, None).bytes / np.median(samples) / 1e3)
+        with self._stopwatch.active():
+            taken = self._taken(copy, np.random.default_rng(self._parameters.seed))
+        return float(demand_of(copy, None).bytes / np.median(taken.us) / 1e3)
 
     def _visits(self) -> Iterator[tuple[int, Subject]]:
         """Passes and points, in random order inside a pass; a point that failed is not tried again."""
@@ -142,15 +153,21 @@ class Campaign:
 
     def _measured(self, subject: Subject, number: int, ceilings: Ceilings) -> Point:
         """The point of *subject* with pass *number* over it added."""
+        place = self.subjects.index(subject)
+        taken = self._taken(subject, self._luck(number, place))
+        added = _point(subject, self._rig(subject).kernel, taken, ceilings)
+        before = self._points.get(subject)
+        return added if before is None else _joined(before, added, ceilings)
+
+    def _taken(self, subject: Subject, luck: np.random.Generator) -> _Taken:
+        """Samples of *subject*, one that counts at least, its results checked before and after."""
         rig = self._rig(subject)
-        taken = self._take(rig, subject, self._luck(number, self.subjects.index(subject)))
+        taken = self._take(rig, subject, luck)
         rig.verify_again()
         if not taken.us:
             why = ", ".join(f"{count} {reason.value}" for reason, count in taken.discarded.items())
             raise UnmeasurableError(subject.case, f"no sample counts ({why})")
-        added = _point(subject, rig.kernel, taken, ceilings)
-        before = self._points.get(subject)
-        return added if before is None else _joined(before, added)
+        return taken
 
     def _rig(self, subject: Subject) -> Rig:
         """The rig of *subject*, checked before it is first timed."""
@@ -169,6 +186,7 @@ class Campaign:
         while (verdict := criterion.verdict(time.monotonic() - begin)) is None:
             touched = rig.renew(luck)
             sample = self._sample(rig, subject.series)
+            sample = sample._replace(discard=rig.fault() or sample.discard)
             if sample.discard is None:
                 criterion.add(sample.us / copies)
                 taken.add(sample, copies, touched)
@@ -231,8 +249,21 @@ def floor_us(need: Demand, series: Series, ceilings: Ceilings) -> float:
     return float(round(max(memory_us, compute_us), US_DIGITS))
 
 
+class _Floor(NamedTuple):
+    """What a point needs, under the names that files have for it."""
+
+    bytes: int
+    flops: int
+    floor_us: float
+
+
+def _floor(subject: Subject, touched: Sequence[int], ceilings: Ceilings) -> _Floor:
+    need = demand_of(subject, float(np.mean(touched)) if touched else None)
+    return _Floor(*need, floor_us(need, subject.series, ceilings))
+
+
 def _point(subject: Subject, kernel: str, taken: _Taken, ceilings: Ceilings) -> Point:
-    need = demand_of(subject, float(np.mean(taken.touched)) if taken.touched else None)
+    clock_mhz = float(np.median(taken.mhz)) if taken.mhz else None
     return Point(
         case=subject.case,
         series=subject.series,
@@ -241,16 +272,17 @@ def _point(subject: Subject, kernel: str, taken: _Taken, ceilings: Ceilings) -> 
         touched_experts=tuple(taken.touched) or None,
         discarded=taken.discarded,
         stop=taken.stop,
-        bytes=need.bytes,
-        flops=need.flops,
-        floor_us=floor_us(need, subject.series, ceilings),
+        **_floor(subject, taken.touched, ceilings)._asdict(),
         pass_medians_us=(float(np.median(taken.us)),),
-        sm_clock_mhz=float(np.median(taken.mhz)) if taken.mhz else None,
+        pass_stops=(taken.stop,),
+        sm_clock_mhz=clock_mhz,
+        pass_clocks_mhz=(clock_mhz,),
+        clocked_samples=len(taken.mhz),
     )
 
 
-def _joined(before: Point, added: Point) -> Point:
-    """Both passes over one point; the needs of experts are those of the last one."""
+def _joined(before: Point, added: Point, ceilings: Ceilings) -> Point:
+    """Both passes over one point, and what all its samples need."""
     reasons = [reason for reason in DiscardReason if reason in before.discarded | added.discarded]
     touched = (before.touched_experts or ()) + (added.touched_experts or ())
     return added.model_copy(
@@ -259,5 +291,9 @@ def _joined(before: Point, added: Point) -> Point:
             "touched_experts": touched or None,
             "discarded": {r: before.discarded.get(r, 0) + added.discarded.get(r, 0) for r in reasons},
             "pass_medians_us": before.pass_medians_us + added.pass_medians_us,
+            "pass_stops": before.pass_stops + added.pass_stops,
+            "pass_clocks_mhz": before.pass_clocks_mhz + added.pass_clocks_mhz,
+            "clocked_samples": before.clocked_samples + added.clocked_samples,
+            **_floor(Subject(added.case, added.series), touched, ceilings)._asdict(),
         }
     )

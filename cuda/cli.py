@@ -14,14 +14,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from cuda.build import BuildError
 from cuda.campaign import Failure
+from cuda.device import DeviceError
 from cuda.plan import PlanName
 from cuda.session import Options, Session, SessionError, session
 from hwmodels.cases import Op, words
 from hwmodels.errors import DocumentError
-from hwmodels.measured import Point
+from hwmodels.measured import Ceilings, Point
 
 EXIT_USER_ERROR = 2
 EXIT_POINTS_FAILED = 3
+EXIT_DEVICE_FAILED = 4
 EXIT_INTERRUPTED = 130
 WRITE_EVERY = 25
 """Points after which the file is written again, so that little is lost with the machine."""
@@ -39,7 +41,8 @@ class _Printer:
         self._heard = 0
 
     def on_point(self, point: Point) -> None:
-        self._bar.console.print(point_line(point), markup=False, highlight=False, soft_wrap=True)
+        line = point_line(point, self._running.header.ceilings)
+        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._heard += 1
         if self._heard % WRITE_EVERY == 0:
             self._running.write()
@@ -47,14 +50,15 @@ class _Printer:
 
     def on_failure(self, failure: Failure) -> None:
         print(f"not measured: {failure.subject.series.value} {failure.reason}", file=sys.stderr)
-        self._bar.update(self._task, total=self._running.campaign.visits_left)
+        self._bar.update(self._task, total=self._heard + self._running.campaign.visits_left)
 
 
-def point_line(point: Point) -> str:
-    """Median, spread, floor and achieved fraction of a point."""
+def point_line(point: Point, ceilings: Ceilings) -> str:
+    """Median, spread, floor and achieved fraction of a point, and what its floor leaves out."""
     parts = [f"median {point.median_us:.2f} us", f"IQR {100 * point.relative_iqr:.1f} %"]
     if point.achieved is not None:
         parts += [f"floor {point.floor_us:.2f} us", f"achieved {100 * point.achieved:.0f} %"]
+        parts += ["no compute ceiling"] if point.flops and ceilings.bf16_tflops is None else []
     if point.discarded:
         parts += [f"{count} {reason.value}" for reason, count in point.discarded.items()]
     counted = f"{len(point.samples_us)} samples, {point.stop.value}"
@@ -75,30 +79,34 @@ def measure(
     options = Options(plan, short, out, resume, seed, device, tuple(only or ()))
     try:
         with session(options) as running:
-            interrupted = _run(running)
+            _run(running)
     except KeyboardInterrupt:
-        print("interrupted before the first point; nothing is written", file=sys.stderr)
+        print(_kept(out, "interrupted"), file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    except DeviceError as problem:
+        print(_kept(out, f"error: the device failed: {problem}"), file=sys.stderr)
+        raise typer.Exit(EXIT_DEVICE_FAILED) from None
     failures = running.campaign.failures
-    if interrupted:
-        print(f"interrupted; what was measured is in {out}, --resume goes on", file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED)
     print(f"Written to {out}: {len(running.campaign.points)} points")
     if failures:
         print(f"{len(failures)} points are not measured", file=sys.stderr)
         raise typer.Exit(EXIT_POINTS_FAILED)
 
 
-def _run(running: Session) -> bool:
-    """Measure and write, whatever ends it; True where the user did."""
+def _run(running: Session) -> None:
+    """Measure and write, whatever ends it."""
     try:
         with _progress() as bar:
             running.campaign.run(running.header.ceilings, _Printer(running, bar))
-    except KeyboardInterrupt:
-        return True
     finally:
         running.write()
-    return False
+
+
+def _kept(out: Path, ended: str) -> str:
+    """How it *ended*, and whether there is a file to go on with."""
+    if out.exists():
+        return f"{ended}; what was measured is in {out}, --resume goes on"
+    return f"{ended} before the first point; nothing is written"
 
 
 @contextmanager

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
-from cuda.driver import Driver, Graph, Prepared, prepare
+from cuda.driver import Driver, Graph, GraphError, Prepared, prepare
 from cuda.launch import AnyArray, Buffer, Launch, Operation, Role
 from hwmodels.measured import Device
 
 Addresses = dict[str, int]
+
+
+class DeviceError(Exception):
+    """A call of the driver failed; what it said. After some failures every later call fails too."""
 
 
 class DeviceMemoryError(Exception):
@@ -35,26 +39,42 @@ class Gpu:
         self.target = driver.target(self.device)
         self.stream = driver.pycuda.Stream()
         self._kept: list[Any] = []
+        self._graphs: list[Graph] = []
         self._functions: dict[tuple[str, str, str, int], Any] = {}
         self.context.pop()
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Its context is current in here."""
-        self.context.push()
+        """Its context is current in here; DeviceError for whatever the driver refuses."""
         try:
-            yield
-        finally:
-            self.context.pop()
+            self.context.push()
+            try:
+                yield
+            finally:
+                self.context.pop()
+        except (self.driver.pycuda.Error, GraphError) as problem:
+            raise DeviceError(str(problem)) from problem
 
     def close(self) -> None:
-        """Give back memory, stream and context."""
+        """Give back graphs, memory, stream and context; a device that has failed keeps no one from it."""
+        # Each by itself: a failure here must not hide what ended the session.
+        for give_back in (self._finish, self._drop, self.context.detach):
+            with suppress(DeviceError, self.driver.pycuda.Error):
+                give_back()
+
+    def _finish(self) -> None:
         with self.active():
             self.stream.synchronize()
+
+    def _drop(self) -> None:
+        with self.active():
+            for graph in self._graphs:
+                with suppress(GraphError):
+                    graph.destroy()
+            self._graphs.clear()
             self._kept.clear()
             self._functions.clear()
             del self.stream
-        self.context.detach()
 
     @property
     def processors(self) -> int:
@@ -115,10 +135,15 @@ class Gpu:
             self.driver.pycuda.memcpy_dtoh(array, address)
         return array
 
-    def queue(self, launches: Sequence[Launch], addresses: Mapping[str, int], stream: Any = None) -> None:
-        """Queue *launches* in order, on the device's own stream unless told otherwise."""
+    def queue(self, launches: Sequence[Launch], addresses: Mapping[str, int]) -> None:
+        """Queue *launches* in order, on the device's own stream."""
         for each in launches:
-            Prepared(each, self._function(each)).run(stream or self.stream, addresses)
+            Prepared(each, self._function(each)).run(self.stream, addresses)
+
+    def load(self, launches: Sequence[Launch]) -> None:
+        """Load the kernels of *launches*, so that queueing them loads none."""
+        for each in launches:
+            self._function(each)
 
     def _function(self, wanted: Launch) -> Any:
         """The kernel of a launch, loaded once whatever its sizes."""
@@ -133,7 +158,7 @@ class Gpu:
         with captured.capture():
             for _ in range(copies):
                 queue()
-        self._kept.append(captured)
+        self._graphs.append(captured)
         return captured
 
 
@@ -160,6 +185,10 @@ class Memory:
         """Overwrite some buffers."""
         for name, array in arrays.items():
             self._gpu.upload(self.addresses[name], array)
+
+    def read(self, name: str) -> AnyArray:
+        """What one buffer holds."""
+        return self._gpu.download(self._buffers[name], self.addresses[name])
 
     def results(self) -> dict[str, AnyArray]:
         """Output and updated buffers."""

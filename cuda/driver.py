@@ -16,10 +16,9 @@ from typing import Any
 
 from cuda.build import Target, module_image, target_of
 from cuda.launch import Launch
+from hwmodels.measured import EMULATED_PREFIX
 
 DRIVER = "libcuda.so.1"
-EMULATED_NAME = "EMULATED"
-"""Begins the name of every emulated device."""
 PLAIN_SHARED_BYTES = 48 * 1024
 """A kernel that wants more shared memory must be told so first."""
 
@@ -45,7 +44,7 @@ class Driver:
 
     def target(self, device: Any) -> Target:
         """What to compile kernels for, to run on pycuda's *device*."""
-        if device.name().startswith(EMULATED_NAME):
+        if device.name().startswith(EMULATED_PREFIX):
             return Target.HOST
         return target_of(device.compute_capability())
 

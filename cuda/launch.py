@@ -332,6 +332,15 @@ class Cache(Enum):
 
 ATTENTION_KEYS = 32
 ATTENTION_THREADS = 256
+JOIN_COLUMNS = 128
+"""Of a block that joins shares: four for each lane."""
+ATTENTION_RESIDENT = {16: 2, 32: 1}
+"""Blocks that the registers of an SM hold at once, by their rows."""
+
+
+def attention_row_tile(rows: int) -> int:
+    """Rows of a block: 16 where that is all there are, else 32."""
+    return 16 if rows <= 16 else 32
 
 
 @dataclass(frozen=True)
@@ -358,8 +367,8 @@ class TreeAttention:
 
     @property
     def row_tile(self) -> int:
-        """Rows of a block: 16 where that is all there are, else 32."""
-        return 16 if self.rows <= 16 else 32
+        """Rows of a block."""
+        return attention_row_tile(self.rows)
 
     @property
     def shared_bytes(self) -> int:
@@ -399,20 +408,24 @@ class TreeAttention:
         return Launch("mla_tree_attention", entry, grid, block, arguments, self.shared_bytes)
 
     def join_launch(self) -> Launch:
-        """A block for each row."""
+        """A block for each row and fourth of the columns; its warps share the splits."""
         sizes = _int32(self.rows, self.splits)
         scale = np.float32(self.cache_scale)
         arguments = _arguments("sums", "highest_and_total", *sizes, scale, "out")
-        grid = (self.rows, self.requests, 1)
-        return Launch("mla_tree_attention", "mla_join", grid, (shapes.LATENT // 4, 1, 1), arguments)
+        grid = (self.rows, shapes.LATENT // JOIN_COLUMNS, self.requests)
+        return Launch("mla_tree_attention", "mla_join", grid, (ATTENTION_THREADS, 1, 1), arguments)
 
 
-def attention_splits(requests: int, tokens: int, context: int, processors: int) -> int:
-    """Shares of the keys that give each of *processors* SMs two blocks, of four tiles at least."""
-    rows = tokens * shapes.HEADS
-    row_tiles = requests * ceil(rows / (16 if rows <= 16 else 32))
+def attention_splits(requests: int, tokens: int, heads: int, context: int, processors: int) -> int:
+    """Shares of the keys that give *processors* SMs the blocks they hold at once, of four tiles at least.
+
+    Where shared memory holds fewer (sm_120) the blocks run in two full rounds.
+    """
+    rows = tokens * heads
+    row_tile = attention_row_tile(rows)
+    blocks = ATTENTION_RESIDENT[row_tile] * processors
     most = max(1, (context + tokens) // (4 * ATTENTION_KEYS))
-    return min(most, max(1, round(2 * processors / row_tiles)))
+    return min(most, max(1, round(blocks / (requests * ceil(rows / row_tile)))))
 
 
 # Dense products
@@ -504,7 +517,7 @@ class TopK:
     k: int
     vocabulary: int = shapes.VOCABULARY
     parts: int = 4
-    """Blocks that share a row."""
+    """Blocks that share a row; chosen."""
     first_id: int = 0
     """Of this rank's slice."""
     path: ClassVar = InstructionPath.CUDA_CORES
@@ -534,8 +547,15 @@ class TopK:
 
 ALLREDUCE_THREADS = 256
 ALLREDUCE_PHASES = 2
+ALLREDUCE_MOST_BLOCKS = 36
+"""As vLLM's custom_all_reduce.cuh, kMaxBlocks; all run at once, as blocks wait for each other."""
 SPIN_LIMIT_NS = 2_000_000_000
-"""After this a kernel that waits for another gives up and says so."""
+"""Chosen. After this a kernel that waits for another gives up and says so."""
+
+
+def allreduce_blocks(vectors: int) -> int:
+    """Blocks that give each of *vectors* (of eight values) a thread, up to the most."""
+    return max(1, min(ALLREDUCE_MOST_BLOCKS, ceil(vectors / ALLREDUCE_THREADS)))
 
 
 @dataclass(frozen=True)
@@ -547,8 +567,14 @@ class AllReduceStandIn:
 
     ranks: int
     values: int
-    blocks: int = 8
+    blocks: int | None = None
+    """None: as many as ``allreduce_blocks`` says."""
     path: ClassVar = InstructionPath.CUDA_CORES
+
+    @property
+    def grid(self) -> Size:
+        """A thread for each vector, or some."""
+        return self.blocks or allreduce_blocks(self.values // 8), 1, 1
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Addresses of the inputs in, the sum out."""
@@ -559,7 +585,7 @@ class AllReduceStandIn:
         """One launch."""
         arguments = _arguments("inputs", *_int32(self.ranks, self.values // 8), "out")
         block = (ALLREDUCE_THREADS, 1, 1)
-        return (Launch("allreduce", "allreduce_standin", (self.blocks, 1, 1), block, arguments),)
+        return (Launch("allreduce", "allreduce_standin", self.grid, block, arguments),)
 
 
 class Shots(Enum):
@@ -582,7 +608,8 @@ class AllReduce:
     values: int
     epoch: int
     shots: Shots
-    blocks: int = 8
+    blocks: int | None = None
+    """None: as many as ``allreduce_blocks`` says."""
     limit_ns: int = SPIN_LIMIT_NS
     path: ClassVar = InstructionPath.CUDA_CORES
 
@@ -592,9 +619,15 @@ class AllReduce:
         return ceil(self.values // 8 / self.ranks) * 8
 
     @property
+    def grid(self) -> Size:
+        """The same on every rank: a thread for each vector that a rank sums, or some."""
+        summed = self.slice_values if self.shots is Shots.TWO else self.values
+        return self.blocks or allreduce_blocks(summed // 8), 1, 1
+
+    @property
     def flag_shape(self) -> Size:
         """(phases, blocks, ranks)."""
-        return ALLREDUCE_PHASES, self.blocks, self.ranks
+        return ALLREDUCE_PHASES, self.grid[0], self.ranks
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Addresses in each rank's memory in; the sum, and whether a peer was missed, out."""
@@ -619,13 +652,16 @@ class AllReduce:
             np.uint64(self.limit_ns),
         )
         block = (ALLREDUCE_THREADS, 1, 1)
-        return (Launch("allreduce", f"allreduce_{self.shots.value}", (self.blocks, 1, 1), block, arguments),)
+        return (Launch("allreduce", f"allreduce_{self.shots.value}", self.grid, block, arguments),)
 
 
 # Support
 
 SWEEP_BLOCKS = 1024
+"""Chosen: all that an H200 holds at once, 8 on each of 132 SMs, but for a few."""
 SWEEP_THREADS = 256
+SWEEP_RARE = 0x9E3779B9
+"""Chosen: any word that few sums are."""
 
 
 @dataclass(frozen=True)
@@ -663,25 +699,6 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Fill:
-    """Overwrites *bytes*, a multiple of 16: evicts the L2 cache and leaves it dirty."""
-
-    bytes: int
-    word: int = 0
-    blocks: int = SWEEP_BLOCKS
-    path: ClassVar = InstructionPath.CUDA_CORES
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """What is filled."""
-        return _outputs(Element.U32, filled=(self.bytes // 4,))
-
-    def launches(self) -> tuple[Launch, ...]:
-        """One launch."""
-        arguments = _arguments("filled", np.uint64(self.bytes // 16), np.uint32(self.word))
-        return (Launch("support", "fill", (self.blocks, 1, 1), (SWEEP_THREADS, 1, 1), arguments),)
-
-
-@dataclass(frozen=True)
 class Sweep:
     """Reads *bytes*, a multiple of 16: evicts the L2 cache and leaves it clean."""
 
@@ -690,13 +707,12 @@ class Sweep:
     path: ClassVar = InstructionPath.CUDA_CORES
 
     def buffers(self) -> tuple[Buffer, ...]:
-        """What is read, and a sum for each thread."""
-        threads = self.blocks * SWEEP_THREADS
-        return (*_inputs(Element.U32, swept=(self.bytes // 4,)), *_outputs(Element.U32, sums=(threads,)))
+        """What is read, and a word that is written if a thread's sum is ``SWEEP_RARE``."""
+        return (*_inputs(Element.U32, swept=(self.bytes // 4,)), *_outputs(Element.U32, seen=(1,)))
 
     def launches(self) -> tuple[Launch, ...]:
         """One launch."""
-        arguments = _arguments("swept", np.uint64(self.bytes // 16), "sums")
+        arguments = _arguments("swept", np.uint64(self.bytes // 16), "seen")
         return (Launch("support", "sweep", (self.blocks, 1, 1), (SWEEP_THREADS, 1, 1), arguments),)
 
 
@@ -725,8 +741,12 @@ class Hold:
 
 @dataclass(frozen=True)
 class Stamp:
-    """Writes (time in ns, cycles of the SM's clock)."""
+    """Writes (time in ns, cycles of SM 0's clock), but nothing where no block runs on SM 0.
 
+    *processors* are all SMs of the GPU, so that one does; on the host one is enough.
+    """
+
+    processors: int = 1
     path: ClassVar = InstructionPath.CUDA_CORES
 
     def buffers(self) -> tuple[Buffer, ...]:
@@ -734,5 +754,5 @@ class Stamp:
         return _outputs(Element.U64, stamp=(2,))
 
     def launches(self) -> tuple[Launch, ...]:
-        """One thread."""
-        return (Launch("support", "stamp", (1, 1, 1), (1, 1, 1), ("stamp",)),)
+        """A thread for each SM."""
+        return (Launch("support", "stamp", (self.processors, 1, 1), (1, 1, 1), ("stamp",)),)

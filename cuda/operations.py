@@ -53,7 +53,7 @@ def operation_of(case: AnyCase, processors: int) -> Operation:
 def _attention(case: cases.Mla, processors: int) -> launch.TreeAttention:
     _need(case, case.dtype in CACHES, "the cache is bf16 or fp8")
     _need(case, case.latent == shapes.CACHE_WIDTH, f"a cached token has {shapes.CACHE_WIDTH} values")
-    splits = launch.attention_splits(case.requests, case.queries, case.context_tokens, processors)
+    splits = launch.attention_splits(case.requests, case.queries, case.heads, case.context_tokens, processors)
     sizes = (case.requests, case.queries, case.context_tokens, splits)
     return launch.TreeAttention(*sizes, CACHES[case.dtype], case.heads)
 

@@ -17,8 +17,12 @@ from cuda.rigs import Timing
 from cuda.sampling import Queue
 from hwmodels import cases
 from hwmodels.cases import AllReduceAlgorithm
+from hwmodels.measured import DiscardReason
 
 SHOTS = {AllReduceAlgorithm.ONE_SHOT: Shots.ONE, AllReduceAlgorithm.TWO_SHOT: Shots.TWO}
+
+TIMED_OUT = "timed_out"
+"""The buffer in which a rank says that it gave up."""
 
 
 def connect(gpus: Sequence[Gpu]) -> bool:
@@ -89,8 +93,21 @@ class Reduction:
             for rank, (gpu, memory) in pairs
         ]
 
+    def fault(self) -> DiscardReason | None:
+        """PEER_MISSED where a rank gave up waiting for another, which is forgotten then."""
+        missed = [rank for rank in range(len(self._gpus)) if self._gave_up(rank)]
+        for rank in missed:
+            with self._gpus[rank].active():
+                self._memory[rank].put({TIMED_OUT: np.zeros(1, np.uint32)})
+        return DiscardReason.PEER_MISSED if missed else None
+
+    def _gave_up(self, rank: int) -> bool:
+        with self._gpus[rank].active():
+            return bool(self._memory[rank].read(TIMED_OUT)[0])
+
     def verify(self) -> None:
         """Every rank has the sum, bit for bit."""
+        self._load()
         self._run_once()
         self._compare()
         for gpu, memory in zip(self._gpus, self._memory, strict=True):
@@ -101,6 +118,12 @@ class Reduction:
         """What the last timed execution left is the sum too."""
         self._compare()
 
+    def _load(self) -> None:
+        """On all GPUs before any kernel is queued: loading one may wait for another that waits for it."""
+        for rank, gpu in enumerate(self._gpus):
+            with gpu.active():
+                gpu.load(self._operation(rank).launches())
+
     def _run_once(self) -> None:
         for gpu, queue in zip(self._gpus, self.queues(), strict=True):
             with gpu.active():
@@ -110,6 +133,8 @@ class Reduction:
                 gpu.stream.synchronize()
 
     def _compare(self) -> None:
+        for rank in filter(self._gave_up, range(len(self._gpus))):
+            raise WrongResultError(self._operation(rank), TIMED_OUT, "is set: a peer was missed")
         wanted = reference.expect_sum(self._inputs).tobytes()
         for rank, (gpu, memory) in enumerate(zip(self._gpus, self._memory, strict=True)):
             with gpu.active():

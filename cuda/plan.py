@@ -81,7 +81,7 @@ FULL = _Sizes(
     norm_tokens=(1, 2, 4, 8, 9, 16, 17, 32, 33, 64, 65, 256),
     rows=(1, 3, 5, 7, 9, 11, 13, 15, 31),
     budgets=(1, 2, 4, 8, 12, 16, 32, 64, 128),
-    graph_nodes=(1, 16, 64, 128, 256, 512, 1024, 1460, 2048, 2900),
+    graph_nodes=(1, 16, 64, 128, 256, 512, 1000, 1460, 2048, 2900),
     device_copies=(MIB, 16 * MIB, 256 * MIB, 1024 * MIB),
     host_copies=(64, KIB, 4 * KIB, 16 * KIB, 64 * KIB, MIB, 16 * MIB),
 )
@@ -94,10 +94,13 @@ SHORT = _Sizes(
     norm_tokens=(1, 9, 17, 33, 256),
     rows=(1, 7, 15),
     budgets=(1, 8, 16, 32, 64),
-    graph_nodes=(1, 128, 1460, 2900),
+    graph_nodes=(1, 128, 1000, 1460, 2900),
     device_copies=(16 * MIB, 1024 * MIB),
     host_copies=(64, 4 * KIB, 64 * KIB, 16 * MIB),
 )
+MOST_HELD_NODES = 1000
+"""A larger graph might fill the queue of a held stream, and then nothing goes on. Chosen: the length of
+that queue is not documented."""
 CANDIDATES = 16
 """Choices kept of each position: the most that the top-k kernel gives."""
 SMALLEST_NORM = 1024
@@ -197,7 +200,9 @@ def _machine(
         yield Subject(HostCopy(size_bytes=size, direction=direction), WARM)
     for count in nodes:
         yield Subject(GraphLaunch(nodes=count), WARM)
-        yield Subject(GraphReplay(nodes=count), WARM)
+        # Read by another clock, a larger one would not go on the same curve.
+        if count <= MOST_HELD_NODES:
+            yield Subject(GraphReplay(nodes=count), WARM)
     yield Subject(EmptyKernel(), WARM)
     yield Subject(EmptyKernel(), GRAPH)
     yield Subject(EmptyInterval(), WARM)

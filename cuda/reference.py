@@ -25,7 +25,6 @@ from cuda.launch import (
     Copy,
     Element,
     ExpertLayer,
-    Fill,
     Gemm,
     Norm,
     Operation,
@@ -308,11 +307,6 @@ def _(operation: Copy, rng: np.random.Generator) -> Answers:
     return {"source": rng.integers(0, 2**32, operation.bytes // 4, np.uint32)}
 
 
-@make_inputs.register
-def _(_: Fill, __: np.random.Generator) -> Answers:
-    return {}
-
-
 def make_rank_inputs(operation: AllReduce | AllReduceStandIn, rng: np.random.Generator) -> BitArray:
     """The ranks' inputs (ranks, values) in bf16; *operation* itself takes their addresses."""
     return to_bf16(rng.standard_normal((operation.ranks, operation.values)))
@@ -486,11 +480,6 @@ def _(_: Copy, inputs: Arrays) -> Answers:
     return {"copied": inputs["source"]}
 
 
-@expect.register
-def _(operation: Fill, _: Arrays) -> Answers:
-    return {"filled": np.full(operation.bytes // 4, operation.word, np.uint32)}
-
-
 def expect_sum(rank_inputs: BitArray) -> BitArray:
     """The AllReduce of *rank_inputs* (ranks, values): f32 in the order of ranks, then bf16, bit for bit."""
     total = np.zeros(rank_inputs.shape[1], np.float32)
@@ -502,6 +491,7 @@ def expect_sum(rank_inputs: BitArray) -> BitArray:
 # Comparison
 
 MOST_ERROR: dict[type, float] = {
+    # Chosen, with room: a rounding costs a row about half of BF16_ERROR.
     # Products are exact and sums f32: only results are rounded.
     Gemm: BF16_ERROR,
     Norm: BF16_ERROR,

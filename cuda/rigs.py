@@ -17,22 +17,20 @@ from cuda import launch, reference
 from cuda.device import Gpu, Memory
 from cuda.launch import AnyArray, ExpertLayer, Operation
 from cuda.operations import UnmeasurableError, operation_of
-from cuda.plan import Subject
+from cuda.plan import MOST_HELD_NODES, Subject
 from cuda.reference import WrongResultError
 from cuda.sampling import Queue
 from hwmodels import cases
 from hwmodels.cases import AllReduceAlgorithm, AnyCase
-from hwmodels.measured import Series
+from hwmodels.measured import DiscardReason, Series
 from hwmodels.work import CopyDirection
 
 CHECKED_EXPERTS = 16
-"""Experts that the check of a large layer routes to: each takes numpy a tenth of a second."""
+"""Experts that the check of a large layer routes to: each takes numpy a tenth of a second. Chosen."""
 WEIGHTS: dict[type, tuple[str, ...]] = {ExpertLayer: ("gate_up", "down"), launch.Gemm: ("weight",)}
 """Inputs that do not depend on the number of tokens: shared by all sizes of it."""
 DRIVER = "driver"
 COPY_ENGINE = "copy engine"
-MOST_HELD_NODES = 1000
-"""A larger graph might fill the queue of a held stream, and then nothing goes on."""
 
 
 class Timing(Enum):
@@ -59,6 +57,9 @@ class Rig(Protocol):
     def queues(self) -> Sequence[Queue]:
         """What queues one execution, for each GPU."""
 
+    def fault(self) -> DiscardReason | None:
+        """Why the execution just timed does not count, whatever it took."""
+
     def verify(self) -> None:
         """WrongResultError where the results are wrong; called before timing."""
 
@@ -66,7 +67,14 @@ class Rig(Protocol):
         """WrongResultError where timing has left no result, or the results have changed since."""
 
 
-class Nothing:
+class _Alone:
+    """A rig on one GPU."""
+
+    def fault(self) -> None:
+        """It waits for no other GPU, so there is none to miss."""
+
+
+class Nothing(_Alone):
     """Nothing at all, or a kernel that has no memory."""
 
     timing = Timing.HELD
@@ -74,6 +82,7 @@ class Nothing:
     def __init__(self, gpu: Gpu, operation: Operation | None) -> None:
         self.kernel = DRIVER if operation is None else operation.path.value
         launches = () if operation is None else operation.launches()
+        self._gpu = gpu
         self._queue: Queue = partial(gpu.queue, launches, {})
 
     def renew(self, luck: np.random.Generator) -> None:
@@ -84,13 +93,15 @@ class Nothing:
         return (self._queue,)
 
     def verify(self) -> None:
-        """There is nothing that could be wrong."""
+        """There is nothing that could be wrong; but its kernel is loaded then."""
+        self._queue()
+        self._gpu.stream.synchronize()
 
     def verify_again(self) -> None:
         """There is nothing that could be wrong."""
 
 
-class Kernels:
+class Kernels(_Alone):
     """An operation on one GPU."""
 
     timing = Timing.HELD
@@ -158,7 +169,7 @@ class StandIn(Kernels):
         self._memory.poison()
 
 
-class HostCopy:
+class HostCopy(_Alone):
     """A pinned asynchronous copy, with what the host takes to ask for it."""
 
     timing = Timing.FREE
@@ -212,14 +223,14 @@ class EmptyGraph(Nothing):
     def __init__(self, gpu: Gpu, nodes: int, timing: Timing) -> None:
         super().__init__(gpu, launch.Empty())
         self.kernel = DRIVER
-        self.timing = Timing.FREE if timing is Timing.HELD and nodes > MOST_HELD_NODES else timing
+        self.timing = timing
         # A kernel loads when it is first launched, which must not happen while it is captured.
         self._queue()
         gpu.stream.synchronize()
         self._queue = gpu.graph(partial(gpu.queue, launch.Empty().launches(), {}), nodes).launch
 
 
-class Repeated:
+class Repeated(_Alone):
     """*copies* of *rig*'s work in one graph."""
 
     def __init__(self, gpu: Gpu, rig: Rig, copies: int) -> None:
@@ -274,6 +285,8 @@ class Rigs:
                 return HostCopy(gpu, case, luck)
             case cases.GraphLaunch():
                 return EmptyGraph(gpu, case.nodes, Timing.ON_HOST)
+            case cases.GraphReplay() if case.nodes > MOST_HELD_NODES:
+                raise UnmeasurableError(case, f"a held stream takes {MOST_HELD_NODES} nodes")
             case cases.GraphReplay():
                 return EmptyGraph(gpu, case.nodes, Timing.HELD)
             case cases.ReduceStandin():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from cuda import launch
@@ -17,11 +18,12 @@ from cuda.launch import Element
 from hwmodels.measured import DiscardReason
 
 FLUSHED_CACHES = 2
-"""The flush reads so many times the L2 cache: it evicts, and leaves nothing to be written back."""
+"""The flush reads so many times the L2 cache: it evicts, and leaves nothing to be written back. Chosen."""
 SHORTEST_CLOCK_NS = 20_000
-"""Stamps closer than this do not tell the clock: the timer ticks in microseconds on some GPUs."""
+"""Stamps closer than this do not tell the clock: the timer ticks in microseconds on some GPUs. Chosen."""
 STAMP_WORDS = 2
 WAKE_S = 0.02
+"""Of work before a point, so that the clock has been raised. Chosen."""
 
 Queue = Callable[[], object]
 
@@ -45,6 +47,8 @@ class _Bench:
         self._sweep = sweep.launches()
         self._swept = {buffer.name: gpu.allocate(buffer.bytes) for buffer in sweep.buffers()}
         self.stamps, self._stamp = gpu.mapped(2 * STAMP_WORDS, Element.U64.dtype)
+        # A stamp comes from one SM, whose clock the other stamp is told from: one block finds it.
+        self._stamps = [each._replace(grid=(gpu.processors, 1, 1)) for each in launch.Stamp().launches()]
         self.timed_out, timed_out = gpu.mapped(1, Element.U32.dtype)
         self._flags = {"go": go, "timed_out": timed_out}
         self.begin, self.end = gpu.driver.pycuda.Event(), gpu.driver.pycuda.Event()
@@ -52,13 +56,17 @@ class _Bench:
     def flush(self) -> None:
         self.gpu.queue(self._sweep, self._swept)
 
-    def hold(self) -> None:
+    def reset(self) -> None:
+        """Forget the last sample, whichever way the next one is taken."""
         self.timed_out[:] = 0
+        self.stamps[:] = 0
+
+    def hold(self) -> None:
         self.gpu.queue(launch.Hold().launches(), self._flags)
 
     def stamp(self, place: int) -> None:
         address = self._stamp + place * STAMP_WORDS * Element.U64.dtype.itemsize
-        self.gpu.queue(launch.Stamp().launches(), {"stamp": address})
+        self.gpu.queue(self._stamps, {"stamp": address})
 
     def timed(self, queue: Queue) -> None:
         """Queue stamps and events around what *queue* queues."""
@@ -75,7 +83,8 @@ class _Bench:
     @property
     def sm_mhz(self) -> float | None:
         begin_ns, begin_cycles, end_ns, end_cycles = (int(value) for value in self.stamps)
-        if end_ns - begin_ns < SHORTEST_CLOCK_NS:
+        unwritten = not begin_ns or not end_ns
+        if unwritten or end_ns - begin_ns < SHORTEST_CLOCK_NS or end_cycles <= begin_cycles:
             return None
         return (end_cycles - begin_cycles) / (end_ns - begin_ns) * 1e3
 
@@ -105,6 +114,10 @@ class Stopwatch:
                 bench.hold()
                 bench.timed(lambda: None)
                 bench.gpu.stream.synchronize()
+
+    def active(self) -> AbstractContextManager[None]:
+        """The first GPU is current in here; DeviceError for whatever its driver refuses."""
+        return self._benches[0].gpu.active()
 
     @property
     def flush_bytes(self) -> int:
@@ -144,6 +157,7 @@ class Stopwatch:
         self._go[0] = 0
         try:
             for bench, queue in zip(benches, queues, strict=True):
+                bench.reset()
                 with bench.gpu.active():
                     if hold:
                         bench.hold()

@@ -7,7 +7,7 @@ import importlib
 import platform
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +18,7 @@ import numpy as np
 
 from cuda import build, plan
 from cuda.build import MissingToolError
-from cuda.campaign import Campaign, Parameters
+from cuda.campaign import NOT_MEASURED, Campaign, Parameters
 from cuda.criterion import Rule
 from cuda.device import Gpu
 from cuda.driver import Driver, open_driver
@@ -33,11 +33,15 @@ from hwmodels.measured import EMULATED_PREFIX, Ceilings, Harness, Header, Softwa
 THROTTLE_SHARE = 0.75
 """nvbench's: below this share of the default SM clock a sample is discarded."""
 PASSES = 2
+"""Chosen: the fewest that show drift."""
 WARM_UPS = 3
+"""Chosen."""
 GRAPH_COPIES = 20
-FULL_RULE = Rule(min_samples=100, max_samples=500, min_gpu_time_s=0.25, max_noise=0.005, timeout_s=15.0)
-SHORT_RULE = Rule(min_samples=100, max_samples=250, min_gpu_time_s=0.05, max_noise=0.005, timeout_s=5.0)
-"""Of each pass; a point has the samples of both."""
+"""Chosen: the launch of the graph is a small part of what its copies take."""
+FULL_RULE = Rule(min_samples=100, max_samples=2000, min_gpu_time_s=2e-4, max_noise=0.005, timeout_s=15.0)
+SHORT_RULE = Rule(min_samples=100, max_samples=1000, min_gpu_time_s=2e-4, max_noise=0.005, timeout_s=5.0)
+"""Of each pass; a point has the samples of both. The noise is nvbench's, the least GPU time is not:
+its half second is out of reach for kernels of some us. The rest is chosen."""
 TINY_RULE = Rule(min_samples=6, max_samples=8, min_gpu_time_s=0.0, max_noise=0.005, timeout_s=5.0)
 
 
@@ -89,13 +93,12 @@ def session(options: Options) -> Iterator[Session]:
     """
     _check_out(options)
     driver = _driver()
-    gpus = _gpus(driver, options.device)
-    try:
-        with gpus[0].active():
-            yield _prepared(options, gpus)
-    finally:
-        for gpu in gpus:
-            gpu.close()
+    with ExitStack() as opened:
+        try:
+            ready = _prepared(options, _gpus(driver, options, opened))
+        except (*NOT_MEASURED, driver.pycuda.Error) as problem:
+            raise SessionError(f"device {options.device} cannot be measured: {problem}") from problem
+        yield ready
 
 
 def _check_out(options: Options) -> None:
@@ -114,25 +117,50 @@ def _driver() -> Driver:
         raise SessionError(f"no driver of an NVIDIA GPU: {problem}") from None
     except ImportError as problem:
         raise SessionError(f"pycuda is missing (see README, Measure your own GPU): {problem}") from None
+    # Looked up when something was raised: pycuda has been imported by then.
+    except importlib.import_module("pycuda.driver").Error as problem:
+        raise SessionError(f"the driver finds no GPU: {problem}") from None
 
 
-def _gpus(driver: Driver, first: int) -> list[Gpu]:
-    """All devices, the *first* one first; it alone where they cannot reach one another's memory."""
+def _gpus(driver: Driver, options: Options, opened: ExitStack) -> list[Gpu]:
+    """The device asked for, entered in *opened*.
+
+    The others follow it where an AllReduce is wanted and all reach one another's memory.
+    """
     count = driver.pycuda.Device.count()
-    if not 0 <= first < count:
-        raise SessionError(f"there is no device {first}; there are {count}")
-    gpus = [Gpu(driver, number) for number in [first, *(n for n in range(count) if n != first)]]
-    if not connect(gpus):
-        for gpu in gpus[1:]:
-            gpu.close()
-        return gpus[:1]
+    if not 0 <= options.device < count:
+        raise SessionError(f"there is no device {options.device}; there are {count}")
+    first = _opened(driver, options.device, opened)
+    if not any(isinstance(subject.case, cases.Reduce) for subject in _wanted(options, count)):
+        return [first]
+    with ExitStack() as peers:
+        others = (number for number in range(count) if number != options.device)
+        gpus = [first, *(_opened(driver, number, peers) for number in others)]
+        if not connect(gpus):
+            return [first]
+        opened.enter_context(peers.pop_all())
     return gpus
+
+
+def _opened(driver: Driver, number: int, opened: ExitStack) -> Gpu:
+    try:
+        gpu = Gpu(driver, number)
+    except driver.pycuda.Error as problem:
+        raise SessionError(f"device {number} cannot be opened: {problem}") from problem
+    opened.callback(gpu.close)
+    return gpu
+
+
+def _wanted(options: Options, devices: int) -> list[Subject]:
+    """Points of the plan that the user asks for."""
+    whole = plan.subjects(options.plan, options.short, devices)
+    return [subject for subject in whole if not options.only or subject.case.op in options.only]
 
 
 def _prepared(options: Options, gpus: Sequence[Gpu]) -> Session:
     parameters = Parameters(options.rule, PASSES, WARM_UPS, GRAPH_COPIES, options.seed)
     whole = plan.subjects(options.plan, options.short, len(gpus))
-    wanted = [subject for subject in whole if not options.only or subject.case.op in options.only]
+    wanted = _wanted(options, len(gpus))
     found = measured.read(options.out, allow_emulated=True) if options.out.exists() else None
     stopwatch, rigs = Stopwatch(gpus, THROTTLE_SHARE), Rigs(gpus[0], options.seed, GRAPH_COPIES)
     points = () if found is None else found.points
@@ -158,9 +186,14 @@ def _largest_copy(subjects: Sequence[Subject]) -> Subject:
 
 def _check_same(path: Path, before: Header, now: Header) -> None:
     """Refuse to mix what was measured under other conditions."""
+    refused = f"{path} cannot be gone on with: its"
     for name in ("device", "harness", "seed", "source_sha256"):
         if getattr(before, name) != getattr(now, name):
-            raise SessionError(f"{path} cannot be gone on with: its {name} differs from this session's")
+            raise SessionError(f"{refused} {name} differs from this session's")
+    for name in Software.model_fields:
+        old, new = getattr(before.software, name), getattr(now.software, name)
+        if old != new:
+            raise SessionError(f"{refused} {name} was '{old}', this session's is '{new}'")
 
 
 def _header(options: Options, gpu: Gpu, flush_bytes: int, ceilings: Ceilings) -> Header:
@@ -202,6 +235,7 @@ def _software(driver: Driver) -> Software:
     return Software(
         driver=_driver_version(driver),
         nvcc=_nvcc_version(),
+        nvcc_flags=_nvcc_flags(),
         python=platform.python_version(),
         numpy=np.__version__,
         launcher=f"pycuda {_pycuda_version()}",
@@ -228,6 +262,15 @@ def _nvcc_version() -> str:
     except MissingToolError:
         return "none"
     return next((line for line in said.splitlines() if "release" in line), said.strip())
+
+
+def _nvcc_flags() -> str:
+    """Without the folder of the kernels, which their hashes stand for."""
+    try:
+        command = build.gpu_command()
+    except MissingToolError:
+        return "none"
+    return " ".join(command[1 : command.index("-I")])
 
 
 def _pycuda_version() -> str:

@@ -74,6 +74,8 @@ class DiscardReason(Enum):
     """The SM clock was below its share of the default clock."""
     HELD_TOO_LONG = "held too long"
     """The stream was released by its time-out."""
+    PEER_MISSED = "peer missed"
+    """A GPU gave up waiting for another."""
 
 
 class Device(Strict):
@@ -93,6 +95,8 @@ class Software(Strict):
 
     driver: str
     nvcc: str
+    nvcc_flags: str = ""
+    """What nvcc was told; empty where a file does not say."""
     python: str
     numpy: str
     launcher: str
@@ -156,20 +160,27 @@ class Point(Strict):
     case: Case
     series: Series
     kernel: str = Field(min_length=1)
-    """The instruction path, such as ``mma.sync bf16, cp.async``."""
+    """The instruction path, such as ``mma.sync``."""
     samples_us: tuple[float, ...] = Field(min_length=1)
     touched_experts: tuple[int, ...] | None = None
     """Distinct experts of each sample; for ``experts`` and nothing else."""
     discarded: dict[DiscardReason, int]
     stop: StopReason
+    """Of the last pass."""
     bytes: int = Field(ge=0)
     flops: int = Field(ge=0)
     floor_us: float = Field(ge=0)
     """What the bytes or the flops take at the measured ceilings; 0 where there is no such bound."""
     pass_medians_us: tuple[float, ...]
     """One for each time that the plan was gone through."""
+    pass_stops: tuple[StopReason, ...] = ()
+    """Of each pass; empty where a file does not say."""
     sm_clock_mhz: float | None = Field(default=None, gt=0)
     """Median over the samples of the last pass."""
+    pass_clocks_mhz: tuple[float | None, ...] = ()
+    """As ``sm_clock_mhz``, of each pass; None where no sample was long enough to tell."""
+    clocked_samples: int = Field(default=0, ge=0)
+    """Samples long enough to tell the SM clock: the others cannot be seen to be throttled."""
 
     @model_validator(mode="after")
     def _samples_are_times(self) -> Self:
@@ -187,6 +198,16 @@ class Point(Strict):
             raise ValueError(f"{len(touched)} touched_experts for {len(self.samples_us)} samples_us")
         if touched is not None and isinstance(self.case, Experts):
             _check_routing(self.case, touched)
+        return self
+
+    @model_validator(mode="after")
+    def _passes_agree(self) -> Self:
+        passes = len(self.pass_medians_us)
+        for name, said in (("pass_stops", self.pass_stops), ("pass_clocks_mhz", self.pass_clocks_mhz)):
+            if said and len(said) != passes:
+                raise ValueError(f"{len(said)} {name} for {passes} pass_medians_us")
+        if self.clocked_samples > len(self.samples_us):
+            raise ValueError(f"{self.clocked_samples} clocked_samples of {len(self.samples_us)} samples_us")
         return self
 
     @property

@@ -187,12 +187,11 @@ class BlockRun {
   }
 
   bool release_barrier() {
-    int waiting = 0, votes = 0;
-    for (const Fiber& f : home_.fibers)
-      if (f.state == State::AT_BARRIER) ++waiting, votes += f.vote;
+    int waiting = 0;
+    for (const Fiber& f : home_.fibers) waiting += f.state == State::AT_BARRIER;
     if (!waiting || waiting != live_) return false;
     for (Fiber& f : home_.fibers)
-      if (f.state == State::AT_BARRIER) f.vote = votes, f.state = State::READY;
+      if (f.state == State::AT_BARRIER) f.state = State::READY;
     return true;
   }
 
@@ -301,11 +300,9 @@ void fail(const char* problem) {
   finish_fiber();
 }
 
-int meet_block(int vote) {
-  fiber->vote = vote;
+void meet_block() {
   fiber->state = State::AT_BARRIER;
   yield();
-  return fiber->vote;
 }
 
 const WarpResult& meet_warp(uint32_t mask, const void* value, size_t bytes, WarpOp op) {

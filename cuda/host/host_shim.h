@@ -78,7 +78,6 @@ struct Fiber {
   uint32_t mask;  // of the warp operation it waits at
   WarpOp op;
   int result;  // where in the ring the answer is
-  int vote;    // what it brings to a barrier, then the sum
   unsigned char slot[SLOT_BYTES];
   std::vector<AsyncCopy> copies;
   int committed;  // groups of asynchronous copies
@@ -123,7 +122,7 @@ extern __thread Block* block;
 
 void yield();
 void fail(const char* problem);  // of the running block; does not return to the kernel
-int meet_block(int vote);        // the sum of all votes
+void meet_block();
 const WarpResult& meet_warp(uint32_t mask, const void* value, size_t bytes, WarpOp op);
 void copy_async(void* to, const void* from, int bytes, int zeros);
 void commit_async();

@@ -1,9 +1,7 @@
 // CUDA's device functions and the project's own (kernels/device.cuh), for host_shim.h.
 #pragma once
 
-inline void __syncthreads() { shim::meet_block(0); }
-inline int __syncthreads_count(int vote) { return shim::meet_block(vote != 0); }
-inline int __syncthreads_or(int vote) { return shim::meet_block(vote != 0) > 0; }
+inline void __syncthreads() { shim::meet_block(); }
 
 inline void __syncwarp(uint32_t mask = 0xffffffffu) {
   const int nothing = 0;
@@ -11,19 +9,8 @@ inline void __syncwarp(uint32_t mask = 0xffffffffu) {
 }
 
 template <class T>
-T __shfl_sync(uint32_t mask, T value, int source, int width = 32) {
-  return shim::shuffle(mask, value, (shim::fiber->lane & ~(width - 1)) | (source & (width - 1)));
-}
-
-template <class T>
 T __shfl_xor_sync(uint32_t mask, T value, int bits, int width = 32) {
   return shim::shuffle(mask, value, shim::source_lane(shim::fiber->lane ^ bits, width));
-}
-
-template <class T>
-T __shfl_down_sync(uint32_t mask, T value, unsigned by, int width = 32) {
-  return shim::shuffle(mask, value,
-                       shim::source_lane(shim::fiber->lane + static_cast<int>(by), width));
 }
 
 inline uint32_t __ballot_sync(uint32_t mask, int vote) {
@@ -35,8 +22,6 @@ inline uint32_t __ballot_sync(uint32_t mask, int vote) {
   return votes;
 }
 
-inline int __popc(uint32_t x) { return __builtin_popcount(x); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
 inline uint32_t __float_as_uint(float x) { return shim::read_as<uint32_t>(&x); }
 inline float __uint_as_float(uint32_t x) { return shim::read_as<float>(&x); }
 inline long long __double_as_longlong(double x) { return shim::read_as<long long>(&x); }
@@ -44,7 +29,6 @@ inline double __longlong_as_double(long long x) { return shim::read_as<double>(&
 inline float __expf(float x) { return std::exp(x); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline void __threadfence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 inline unsigned atomicAdd(unsigned* at, unsigned value) {
   return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
 }
@@ -123,6 +107,7 @@ inline unsigned load_acquire(const unsigned* flag) {
   return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
 inline void pause_spin() { shim::pause_spin(); }
+inline unsigned processor_number() { return shim::block->index.x; }
 inline uint64_t stamp_ns() { return shim::clock_ns(); }
 inline uint64_t stamp_cycles() { return shim::clock_cycles(); }
 inline uint64_t spin_ns() {

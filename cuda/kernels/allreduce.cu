@@ -28,9 +28,9 @@ __device__ __forceinline__ int flag_of(const Peers& peers, int phase, int from) 
   return (phase * gridDim.x + blockIdx.x) * peers.ranks + from;
 }
 
-// Tells peer number threadIdx.x that this block has come to `phase`; its writes go before.
+// Tells peer number threadIdx.x that this block has come to `phase`. Its writes go before: the
+// barrier orders them before this thread's release, and a release is cumulative.
 __device__ void signal_peer(const Peers& peers, int phase) {
-  __threadfence_system();
   store_release(peers.flags[threadIdx.x] + flag_of(peers, phase, peers.rank), peers.epoch);
 }
 

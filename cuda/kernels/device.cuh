@@ -81,6 +81,12 @@ __device__ __forceinline__ unsigned load_acquire(const unsigned* flag) {
   return value;
 }
 
+// Of the SM that runs this; on the host the block's own number, as if each had an SM of its own.
+__device__ __forceinline__ unsigned processor_number() {
+  unsigned number;
+  asm volatile("mov.u32 %0, %%smid;\n" : "=r"(number));
+  return number;
+}
 __device__ __forceinline__ uint64_t stamp_ns() {
   uint64_t ns;
   asm volatile("mov.u64 %0, %%globaltimer;\n" : "=l"(ns));

@@ -15,6 +15,7 @@ constexpr int LATENT = 512, WIDTH = 576;
 constexpr int KEYS = 32;  // of a tile
 constexpr int STAGES = 2;
 constexpr int WARPS = 8, THREADS = WARPS * WARP_LANES;
+constexpr int RESIDENT = 2;  // blocks of 16 rows on an SM; of 32 rows registers allow one
 constexpr int WIDTH_PARTS = 4;  // of the scores' sum
 constexpr int STEPS = WIDTH / 16 / WIDTH_PARTS;
 constexpr int COLUMN_TILES = LATENT / WARPS / 8;
@@ -311,13 +312,60 @@ __device__ __forceinline__ void attend_share(const __nv_bfloat16* query, const v
          highest_and_total + share * rows);
 }
 
+// Of a row's shares.
+__device__ float find_highest(const float2* highest_and_total, int rows, int splits, int lane) {
+  float highest = -INFINITY;
+  for (int s = lane; s < splits; s += WARP_LANES)
+    highest = fmaxf(highest, highest_and_total[static_cast<size_t>(s) * rows].x);
+  return warp_max(highest);
+}
+
+// Four columns of a row.
+struct Joined {
+  float4 sum;
+  float total;
+
+  __device__ __forceinline__ void add(float weight, const float4& part, float part_total) {
+    total += weight * part_total;
+    sum.x += weight * part.x;
+    sum.y += weight * part.y;
+    sum.z += weight * part.z;
+    sum.w += weight * part.w;
+  }
+};
+
+// Share number `warp` and each eighth one after it, AHEAD of them under way at once: nothing
+// branches. The weight is 0 where no key is visible, and of what lies beyond the last share.
+__device__ __forceinline__ Joined add_shares(const float* __restrict__ sums,
+                                             const float2* __restrict__ highest_and_total, int rows,
+                                             int splits, int warp, float highest) {
+  constexpr int AHEAD = 4;
+  Joined joined = {};
+  for (int first = warp; first < splits; first += WARPS * AHEAD) {
+    float4 part[AHEAD];
+    float2 of_share[AHEAD];
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      const size_t share = static_cast<size_t>(min(first + i * WARPS, splits - 1)) * rows;
+      of_share[i] = highest_and_total[share];
+      part[i] = *reinterpret_cast<const float4*>(sums + share * LATENT);
+    }
+#pragma unroll
+    for (int i = 0; i < AHEAD; ++i) {
+      const float weight = __expf(of_share[i].x - highest);
+      joined.add(first + i * WARPS < splits ? weight : 0.f, part[i], of_share[i].y);
+    }
+  }
+  return joined;
+}
+
 }  // namespace
 
 // query [requests][tokens][heads][576] bf16, cache [requests][context + tokens][576],
 // sees [requests][tokens][words]; scale holds the cache's scale too. Out: what a share of the keys
 // adds up to, sums [requests][splits][tokens * heads][512], and with it the highest score and the
 // total weight [requests][splits][tokens * heads][2].
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     mla_attend_bf16_rows16(const __nv_bfloat16* query, const void* cache, const unsigned* sees,
                            int tokens, int heads, int context, int words, float scale, float* sums,
                            float2* highest_and_total) {
@@ -335,7 +383,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 HOST_ENTRY(mla_attend_bf16_rows32)
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
     mla_attend_fp8_rows16(const __nv_bfloat16* query, const void* cache, const unsigned* sees,
                           int tokens, int heads, int context, int words, float scale, float* sums,
                           float2* highest_and_total) {
@@ -353,30 +401,30 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 HOST_ENTRY(mla_attend_fp8_rows32)
 
-// Joins the shares of each row: 128 threads, 4 of the 512 columns each.
-extern "C" __global__ void __launch_bounds__(LATENT / 4)
+// Grid: rows, fourths of the columns, requests. Each warp takes every eighth share.
+extern "C" __global__ void __launch_bounds__(THREADS)
     mla_join(const float* __restrict__ sums, const float2* __restrict__ highest_and_total, int rows,
              int splits,
              float value_scale,                  // of the cache: 1 for bf16
              __nv_bfloat16* __restrict__ out) {  // [requests][rows][512]
-  const int row = blockIdx.x, request = blockIdx.y, column = threadIdx.x * 4;
+  __shared__ float4 sum_of_warp[WARPS][WARP_LANES];
+  __shared__ float total_of_warp[WARPS];
+  const int warp = threadIdx.x / WARP_LANES, lane = threadIdx.x % WARP_LANES;
+  const int row = blockIdx.x, column = (blockIdx.y * WARP_LANES + lane) * 4, request = blockIdx.z;
   const size_t first = static_cast<size_t>(request) * splits * rows + row;
-  float highest = -INFINITY, total = 0.f;
-  for (int s = 0; s < splits; ++s) highest = fmaxf(highest, highest_and_total[first + s * rows].x);
-  float4 sum = {0.f, 0.f, 0.f, 0.f};
-  for (int s = 0; s < splits; ++s) {
-    const size_t share = first + s * rows;
-    if (highest_and_total[share].x == -INFINITY) continue;  // none of its keys is visible
-    const float weight = __expf(highest_and_total[share].x - highest);
-    const float4 part = *reinterpret_cast<const float4*>(sums + share * LATENT + column);
-    total += weight * highest_and_total[share].y;
-    sum.x += weight * part.x;
-    sum.y += weight * part.y;
-    sum.z += weight * part.z;
-    sum.w += weight * part.w;
-  }
-  const float factor = value_scale / total;
+  highest_and_total += first;
+  const float highest = find_highest(highest_and_total, rows, splits, lane);
+  const Joined own =
+      add_shares(sums + first * LATENT + column, highest_and_total, rows, splits, warp, highest);
+  sum_of_warp[warp][lane] = own.sum;
+  total_of_warp[warp] = own.total;
+  __syncthreads();
+  if (warp != 0) return;
+  Joined all = own;
+  for (int w = 1; w < WARPS; ++w) all.add(1.f, sum_of_warp[w][lane], total_of_warp[w]);
+  const float factor = value_scale / all.total;
   *reinterpret_cast<uint2*>(out + (static_cast<size_t>(request) * rows + row) * LATENT + column) = {
-      pack_bf16(sum.x * factor, sum.y * factor), pack_bf16(sum.z * factor, sum.w * factor)};
+      pack_bf16(all.sum.x * factor, all.sum.y * factor),
+      pack_bf16(all.sum.z * factor, all.sum.w * factor)};
 }
 HOST_ENTRY(mla_join)

@@ -67,6 +67,19 @@ def test_the_standin_sums_its_own_memory(ranks: int, values: int, schedule: int)
     np.testing.assert_array_equal(results["out"], reference.expect_sum(data))
 
 
+@pytest.mark.parametrize(
+    ("values", "one_shot", "two_shot"), [(8, 1, 1), (7168, 4, 1), (9 * 7168, 32, 4), (33 * 7168, 36, 15)]
+)
+def test_a_sum_has_a_thread_for_each_vector_up_to_36_blocks(
+    values: int, one_shot: int, two_shot: int
+) -> None:
+    blocks = {shots: AllReduce(8, 0, values, 1, shots).launches()[0].grid[0] for shots in Shots}
+    assert blocks == {Shots.ONE: one_shot, Shots.TWO: two_shot}
+    assert AllReduceStandIn(8, values).launches()[0].grid[0] == one_shot
+    for shots in Shots:
+        assert AllReduce(8, 0, values, 1, shots).flag_shape == (2, blocks[shots], 8)
+
+
 def test_the_standin_is_not_called_an_allreduce_of_links() -> None:
     standin = AllReduceStandIn(8, 8).launches()[0].entry
     real = {AllReduce(8, 0, 8, 1, shots).launches()[0].entry for shots in Shots}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from cuda_cases import CASES
 from cuda import build, shapes
 from cuda.host import libcuda
 from cuda.launch import (
+    ATTENTION_RESIDENT,
     SMALLEST_SHARED_LIMIT,
     AllReduce,
     AllReduceStandIn,
@@ -21,6 +24,7 @@ from cuda.launch import (
     ExpertLayer,
     Gemm,
     Hold,
+    Launch,
     Norm,
     Operation,
     Shots,
@@ -36,13 +40,14 @@ from cuda.launch import (
 )
 
 ROOT = Path(__file__).parents[2]
+PINNED = re.compile(r"pycuda==[\w.]+")
 PROCESSORS = 132
 KIMI: list[Operation] = [
     TreeBuild(1, shapes.BLOCK - 1, 8, 255),
     TreeAccept(1, 255),
     ExpertLayer(33),
     *(
-        TreeAttention(1, m, 4096, attention_splits(1, m, 4096, PROCESSORS), c)
+        TreeAttention(1, m, 4096, attention_splits(1, m, shapes.HEADS, 4096, PROCESSORS), c)
         for m in (1, 9, 33)
         for c in Cache
     ),
@@ -53,7 +58,7 @@ KIMI: list[Operation] = [
     *(AllReduce(8, 0, 8, 1, shots) for shots in Shots),
     Empty(),
     Hold(),
-    Stamp(),
+    Stamp(PROCESSORS),
     Sweep(1024),
 ]
 """Operations at the model's own sizes; too large for the CPU."""
@@ -72,22 +77,60 @@ def test_a_kernel_file_compiles_for_a_gpu_and_spills_nothing(
     usage = build.read_usage(cubin)
     assert usage
     for kernel in usage:
-        assert 0 < kernel.registers <= 255
         assert kernel.spilled_bytes == 0, kernel
+
+
+REGISTERS = 65536
+"""Of an SM: CUDA programming guide, "Technical specifications per compute capability"."""
+SHARED_OF_SM = dict.fromkeys((build.Target.SM_90, build.Target.SM_100, build.Target.SM_103), 228 * 1024)
+SHARED_OF_SM[build.Target.SM_120] = 100 * 1024
+SHARED_OF_SYSTEM = 1024
+"""Shared memory that every block needs beside its own."""
+
+
+def blocks_in_registers(registers: int, threads: int) -> int:
+    """Registers are given to a warp by the 256: to a thread by the 8."""
+    return REGISTERS // (math.ceil(registers / 8) * 8 * threads)
+
+
+def attention_launches() -> dict[str, Launch]:
+    """One for each entry, of 16 and of 32 rows."""
+    cases = [TreeAttention(1, tokens, 4096, 1, cache) for tokens in (1, 33) for cache in Cache]
+    return {case.attend_launch().entry: case.attend_launch() for case in cases}
+
+
+@pytest.mark.usefixtures("gpu_tools")
+@pytest.mark.parametrize("target", build.GPUS, ids=lambda target: target.value)
+def test_an_sm_holds_as_many_blocks_of_attention_as_the_splits_assume(
+    target: build.Target, whole: bool
+) -> None:
+    if target is not build.Target.SM_120 and not whole:
+        pytest.skip("make cuda-test compiles for it")
+    compiled = read_kernels("mla_tree_attention", target)
+    for entry, launch in attention_launches().items():
+        assumed = ATTENTION_RESIDENT[16 if entry.endswith("16") else 32]
+        assert blocks_in_registers(compiled[entry].registers, launch.block[0]) == assumed, entry
+        held = SHARED_OF_SM[target] // (launch.shared_bytes + SHARED_OF_SYSTEM)
+        assert held == 1 if target is build.Target.SM_120 else held >= assumed, entry
+
+
+def read_kernels(file: str, target: build.Target) -> dict[str, build.Usage]:
+    """What ptxas says of each kernel of *file*."""
+    return {kernel.entry: kernel for kernel in build.read_usage(build.compile_kernel(file, target))}
 
 
 @pytest.mark.usefixtures("gpu_tools")
 @pytest.mark.parametrize("file", build.kernel_files())
 def test_every_launch_names_a_kernel_that_there_is_and_every_kernel_is_launched(file: str) -> None:
-    compiled = {
-        kernel.entry: kernel for kernel in build.read_usage(build.compile_kernel(file, build.Target.SM_120))
-    }
+    compiled = read_kernels(file, build.Target.SM_120)
     launches = [
         launch for operation in (*CASES, *KIMI) for launch in operation.launches() if launch.file == file
     ]
     assert {launch.entry for launch in launches} == compiled.keys()
     for launch in launches:
-        assert launch.shared_bytes + compiled[launch.entry].shared_bytes <= SMALLEST_SHARED_LIMIT
+        kernel = compiled[launch.entry]
+        assert launch.shared_bytes + kernel.shared_bytes <= SMALLEST_SHARED_LIMIT
+        assert blocks_in_registers(kernel.registers, math.prod(launch.block)) >= 1
 
 
 @pytest.mark.usefixtures("host_tools")
@@ -97,6 +140,26 @@ def test_what_is_built_is_built_once() -> None:
     assert build.compile_kernel("accept", build.Target.HOST) == first
     assert first.stat().st_mtime_ns == written
     assert first.is_relative_to(build.BUILD)
+
+
+def test_every_place_that_names_a_release_of_pycuda_names_the_same() -> None:
+    places = ("pyproject.toml", "README.md", "cuda/on_gpu.sh", "cuda/build.py")
+    found = {place: set(PINNED.findall((ROOT / place).read_text(encoding="utf-8"))) for place in places}
+    assert found == {place: {build.PYCUDA} for place in places}
+
+
+@pytest.mark.usefixtures("host_tools")
+def test_pycuda_is_built_again_for_another_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site that was made for this toolkit is not taken for another one."""
+    header = tmp_path / "include" / "cuda.h"
+    header.parent.mkdir()
+    monkeypatch.setattr(build, "cuda_root", lambda: tmp_path)
+    monkeypatch.setattr(build, "BUILD", tmp_path)
+    header.write_text("#define CUDA_VERSION 13000\n", encoding="utf-8")
+    made = build._make_once(build._pycuda_name(), *build._pycuda_sources(), lambda out: out.mkdir())
+    assert build.find_pycuda_site() == made
+    header.write_text("#define CUDA_VERSION 13010\n", encoding="utf-8")
+    assert build.find_pycuda_site() is None
 
 
 def test_an_unknown_kernel_is_named_with_those_that_there_are() -> None:
@@ -155,11 +218,21 @@ def test_a_mask_has_a_bit_for_every_node(nodes: int) -> None:
     assert 32 * (mask_words(nodes) - 1) < nodes <= 32 * mask_words(nodes)
 
 
+@pytest.mark.parametrize("heads", [8, 16, 64])
 @pytest.mark.parametrize("tokens", [1, 9, 33])
-def test_splits_fill_the_gpu_and_leave_none_without_work(tokens: int) -> None:
+def test_splits_of_the_keys_fill_the_gpu_once_and_leave_none_without_work(tokens: int, heads: int) -> None:
     for context in (0, 500, 4096, 65536):
-        splits = attention_splits(1, tokens, context, PROCESSORS)
+        splits = attention_splits(1, tokens, heads, context, PROCESSORS)
         assert 1 <= splits <= max(1, (context + tokens) // 128)
+        case = TreeAttention(1, tokens, context, splits, heads=heads)
+        blocks = math.prod(case.attend_launch().grid)
+        held = ATTENTION_RESIDENT[case.row_tile] * PROCESSORS
+        assert blocks <= 1.5 * held
+        if context == 65536:
+            assert blocks >= held / 1.5
+
+
+def test_splits_of_columns_fill_the_gpu_and_leave_none_without_work() -> None:
     for rows, columns in shapes.GEMMS.values():
         splits = gemm_splits(rows, columns, PROCESSORS)
         assert 1 <= splits <= max(1, columns // 256)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from measuring import experts, mla, point
 from cuda import campaign
 from cuda.campaign import Campaign, Demand, Failure, Parameters, demand_of, floor_us
 from cuda.criterion import MOST_DISCARDED, Rule
-from cuda.device import DeviceMemoryError
+from cuda.device import DeviceError, DeviceMemoryError
 from cuda.launch import Empty
 from cuda.operations import UnmeasurableError
 from cuda.plan import PlanName, Subject, subjects
@@ -47,6 +48,11 @@ class Script:
         self._times = times
         self._streams: dict[Subject, Iterator[Sample]] = {}
         self.woken = 0
+        self.is_dead = False
+        self.faults: Iterator[DiscardReason | None] = itertools.repeat(None)
+
+    def active(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def rig(self, subject: Subject) -> Any:
         self._note("make", subject)
@@ -61,6 +67,7 @@ class Script:
             timing=timing,
             renew=renew,
             queues=lambda: (subject,),
+            fault=lambda: next(self.faults),
             verify=lambda: self._note("verify", subject),
             verify_again=lambda: self._note("verify again", subject),
         )
@@ -78,6 +85,8 @@ class Script:
         return self._sample("held, flushed" if flush else "held", queues[0])
 
     def wake(self) -> None:
+        if self.is_dead:
+            raise DeviceError("it is gone")
         self.woken += 1
 
     def free(self, queues: Sequence[Subject]) -> Sample:
@@ -165,6 +174,37 @@ def test_passes_are_joined_in_order() -> None:
     assert joined.pass_medians_us == (5.0, 50.0)
     assert joined.stop is StopReason.NOISE
     assert [p.stop for p in heard.points] == [StopReason.ENOUGH, StopReason.NOISE]
+    assert joined.pass_stops == (StopReason.ENOUGH, StopReason.NOISE)
+
+
+def test_the_clock_of_each_pass_is_kept_and_the_samples_that_had_one_are_counted() -> None:
+    first = [Sample(8.0, 1500.0 if n % 2 else None, None) for n in range(6)]
+    times = itertools.chain(first, itertools.repeat(Sample(8.0, 1600.0, None)))
+    [joined] = run(Script(lambda _: times), wanted=[EMPTY])[0].points
+    assert joined.pass_clocks_mhz == (1500.0, 1600.0)
+    assert joined.clocked_samples == 3 + 6
+
+
+def test_what_experts_need_is_told_from_the_samples_of_both_passes() -> None:
+    wide = Subject(experts(4), Series.COLD)
+    counts = itertools.chain([29] * 8, [31] * 8)
+    script = Script(steady())
+    make = script.rig
+
+    def rig(subject: Subject) -> Any:
+        made = make(subject)
+        made.renew = lambda _: next(counts)
+        return made
+
+    stopwatch: Any = script
+    found = Campaign([wide], PARAMETERS, rig, stopwatch)
+    found.run(CEILINGS, Heard())
+    [joined] = found.points
+    # Two warm-ups of each pass use counts too.
+    assert np.mean(joined.touched_experts or ()) == 30.0
+    need = demand_of(wide, 30.0)
+    assert (joined.bytes, joined.flops) == need
+    assert joined.floor_us == floor_us(need, Series.COLD, CEILINGS)
 
 
 def test_experts_are_counted_sample_by_sample() -> None:
@@ -227,6 +267,47 @@ def test_a_point_that_finds_no_room_is_not_measured() -> None:
     found, _ = run(script)
     [failure] = found.failures
     assert failure.reason == "the device has no room for 1,000,000,000,000 bytes more"
+
+
+def test_a_call_that_the_driver_refuses_ends_its_point_alone() -> None:
+    script = Script(steady())
+    script.broken["verify", NORM] = DeviceError("cuLaunchKernel failed")
+    found, _ = run(script)
+    assert found.failures == [Failure(NORM, "cuLaunchKernel failed")]
+    assert {Subject(p.case, p.series) for p in found.points} == set(SUBJECTS) - {NORM}
+    assert script.woken == PARAMETERS.passes * (len(SUBJECTS) - 1) + 1
+
+
+def test_a_device_that_has_failed_for_good_ends_the_campaign_with_what_there_is() -> None:
+    script, heard = Script(steady()), Heard()
+    found = campaign_of(script)
+
+    def die(seen: Point) -> None:
+        heard.points.append(seen)
+        script.is_dead = True
+
+    heard.on_point = die
+    with pytest.raises(DeviceError, match="it is gone"):
+        found.run(CEILINGS, heard)
+    assert len(heard.points) == len(found.points) == len(heard.failures) == 1
+
+
+def test_points_that_failed_are_not_still_to_come() -> None:
+    script, left = Script(steady()), []
+    script.broken["verify", NORM] = DeviceError("cuLaunchKernel failed")
+    found, heard = campaign_of(script), Heard()
+    heard.on_failure = lambda _: left.append(found.visits_left + len(heard.points))
+    found.run(CEILINGS, heard)
+    assert left == [PARAMETERS.passes * (len(SUBJECTS) - 1)]
+    assert found.visits_left == 0
+
+
+def test_a_sample_whose_peer_was_missed_does_not_count() -> None:
+    script = Script(steady())
+    script.faults = itertools.chain([DiscardReason.PEER_MISSED] * 3, itertools.repeat(None))
+    [found] = run(script, wanted=[EMPTY])[0].points
+    assert found.discarded == {DiscardReason.PEER_MISSED: 3}
+    assert len(found.samples_us) == PARAMETERS.passes * RULE.min_samples
 
 
 @pytest.mark.parametrize(("stage", "visits"), [("make", 1), ("verify", 1), ("renew", 1), ("verify again", 1)])
@@ -295,6 +376,23 @@ def test_an_interrupt_keeps_every_finished_pass() -> None:
 def test_the_bandwidth_counts_bytes_read_and_written() -> None:
     found = campaign_of(Script(steady(20.0)))
     assert found.bandwidth_gb_s(COPY) == pytest.approx(100.0)
+
+
+def test_the_bandwidth_is_measured_as_a_point_is() -> None:
+    bad = Sample(999.0, 1.0, DiscardReason.THROTTLED)
+    times = itertools.chain([bad] * 3, itertools.repeat(Sample(20.0, None, None)))
+    script = Script(lambda _: times)
+    assert campaign_of(script).bandwidth_gb_s(COPY) == pytest.approx(100.0)
+    warm_up, timed = ["renew", "free"], ["renew", "held, flushed"]
+    asked = warm_up * PARAMETERS.warm_ups + timed * (3 + RULE.min_samples)
+    assert script.asked(COPY) == ["make", "verify", *asked, "verify again"]
+    assert script.woken == 1 + 3
+
+
+def test_there_is_no_bandwidth_where_no_sample_counts() -> None:
+    script = Script(lambda _: itertools.repeat(Sample(9.0, None, DiscardReason.THROTTLED)))
+    with pytest.raises(UnmeasurableError, match=f"no sample counts .{MOST_DISCARDED} throttled"):
+        campaign_of(script).bandwidth_gb_s(COPY)
 
 
 def test_needs_are_those_of_the_cost_model() -> None:

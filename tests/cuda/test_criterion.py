@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuda import session
 from cuda.criterion import CHECK_EVERY, MIN_ESTIMATES, MIN_SAMPLES_FOR_NOISE, MOST_DISCARDED, Criterion, Rule
 from hwmodels.measured import StopReason
 
@@ -73,12 +74,27 @@ def test_noise_that_still_grows_is_not_steady() -> None:
 
 
 def test_noise_that_becomes_quiet_ends_at_its_target() -> None:
-    settling = noisy(0.5)[:30] + [100.0] * 100_000
+    # It falls as 1 over the root of the count, too fast for its last 512 estimates to look steady.
+    settling = noisy(0.1)[:30] + [100.0] * 100_000
     rule = replace(RULE, max_samples=10**6, max_noise=0.05, timeout_s=1e9)
-    # After the noise has become small, not merely steady: it falls as 1 over the root of the count.
     verdict, seen = run(settling, rule)
-    assert verdict in (StopReason.NOISE, StopReason.STEADY_NOISE)
+    assert verdict is StopReason.NOISE
     assert seen > 30
+
+
+SHIPPED = {"full": session.FULL_RULE, "short": session.SHORT_RULE}
+
+
+@pytest.mark.parametrize("rule", SHIPPED.values(), ids=SHIPPED)
+@pytest.mark.parametrize(
+    ("cv", "stop"), [(0.0, StopReason.NOISE), (0.004, StopReason.NOISE), (0.1, StopReason.STEADY_NOISE)]
+)
+def test_a_kernel_of_5_us_can_end_each_shipped_rule_by_its_noise(
+    rule: Rule, cv: float, stop: StopReason
+) -> None:
+    verdict, seen = run([us / 20 for us in noisy(cv)], rule)
+    assert verdict is stop
+    assert rule.min_samples <= seen < rule.max_samples
 
 
 @pytest.mark.parametrize("good", [0, 3, 200])

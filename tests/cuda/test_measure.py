@@ -7,17 +7,26 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from measuring import MADE_UP, header, mla, point, write
+from typer.testing import CliRunner
 
-from cuda import build
+from cuda import build, cli, session
+from cuda.campaign import Failure
+from cuda.device import DeviceError
 from cuda.plan import PlanName, Subject, subjects
-from hwmodels import measured
+from cuda.session import Options, SessionError
+from hwmodels import cases, measured
 from hwmodels.cases import Experts, Op
 from hwmodels.errors import MeasuredFileError
-from hwmodels.measured import MeasuredFile
+from hwmodels.measured import Ceilings, MeasuredFile, Point, Series
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--only", "norm", "--only", "tree_build", "--only", "graph_launch")
@@ -77,13 +86,13 @@ def test_the_tiny_plan_is_measured_from_end_to_end(machine: Machine, tmp_path: P
 
 def assert_times_are_of_the_emulated_clock(file: MeasuredFile) -> None:
     kernels = {Op.EXPERTS: 3, Op.MLA: 2, Op.TOP_K: 2, Op.GEMM: 1, Op.NORM: 1, Op.EMPTY_KERNEL: 1}
-    for point in file.points:
-        if point.case.op in kernels:
-            count = kernels[point.case.op]
+    for found in file.points:
+        if found.case.op in kernels:
+            count = kernels[found.case.op]
             low, high = (count * us for us in KERNEL_US)
-            assert low < np.min(point.samples_us) <= np.max(point.samples_us) < high
-        if point.case.op is Op.EMPTY_INTERVAL:
-            assert set(point.samples_us) == {0.0}
+            assert low < np.min(found.samples_us) <= np.max(found.samples_us) < high
+        if found.case.op is Op.EMPTY_INTERVAL:
+            assert set(found.samples_us) == {0.0}
 
 
 def assert_experts_meet_a_fresh_routing_each_sample(file: MeasuredFile) -> None:
@@ -120,9 +129,9 @@ def test_an_interrupted_campaign_keeps_what_it_has_and_goes_on_later(
     code, out, err = machine.measure("--out", str(path), "--resume", *QUICK)
     assert (code, err) == (0, "")
     finished = {(p.case, p.series): p for p in read(path).points}
-    for point in kept.points:
-        now = finished[point.case, point.series]
-        assert now.samples_us[: len(point.samples_us)] == point.samples_us
+    for before in kept.points:
+        now = finished[before.case, before.series]
+        assert now.samples_us[: len(before.samples_us)] == before.samples_us
     quick = [p for p in finished.values() if p.case.op.value in QUICK]
     assert len(quick) == 2 + 2 + 2
     assert all(len(p.pass_medians_us) == 2 for p in quick)
@@ -137,12 +146,20 @@ def test_an_interrupted_campaign_keeps_what_it_has_and_goes_on_later(
 
 def test_throttled_samples_are_discarded_with_the_reason(machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "emulated.jsonl"
-    code, _, err = machine.measure("--out", str(path), "--only", "top_k", EMULATED_THROTTLE_EVERY="1")
-    assert code == 3
-    assert read(path).points == ()
-    told = "not measured: warm top_k rows=2 vocabulary=1024 k=4: no sample counts"
+    code, out, _ = machine.measure("--out", str(path), "--only", "top_k", EMULATED_THROTTLE_EVERY="3")
+    assert code == 0
+    assert any(found.discarded for found in read(path).points)
+    assert " throttled (" in out
+
+
+def test_no_session_begins_where_no_ceiling_can_be_measured(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "emulated.jsonl"
+    code, out, err = machine.measure("--out", str(path), EMULATED_THROTTLE_EVERY="1")
+    assert (code, out) == (2, "")
+    told = "error: device 0 cannot be measured: device_copy size_bytes=65536: no sample counts ("
     assert err.startswith(told)
-    assert "throttled)" in err.splitlines()[0]
+    assert err.endswith(" throttled)\n")
+    assert not path.exists()
 
 
 def test_several_gpus_reduce_among_themselves(machine: Machine, tmp_path: Path) -> None:
@@ -190,12 +207,197 @@ def test_what_was_measured_otherwise_is_not_mixed_in(machine: Machine, tmp_path:
 
 
 def test_without_a_driver_or_pycuda_it_says_what_is_missing(tmp_path: Path) -> None:
-    """On a machine that has neither; where there is a driver, pycuda's absence is said."""
+    """Where there are both, the GPU is hidden from them."""
     begin = time.monotonic()
     command = [sys.executable, "-m", "cuda.measure", "--plan", "tiny", "--out", str(tmp_path / "x.jsonl")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        pytest.skip("this machine has a GPU and pycuda")
+    hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=ROOT, env=hidden, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(("error: no driver of an NVIDIA GPU", "error: pycuda is missing"))
+    missing = ("no driver of an NVIDIA GPU", "pycuda is missing", "the driver finds no GPU")
+    assert done.stderr.startswith(tuple(f"error: {each}" for each in missing))
     assert time.monotonic() - begin < 30
+
+
+def test_a_driver_that_finds_no_gpu_says_so_in_one_line(
+    host_tools: None,  # noqa: ARG001
+    pycuda_site: Path,
+    tmp_path: Path,
+) -> None:
+    found = Machine(pycuda_site)
+    found.environment |= {"LD_LIBRARY_PATH": str(build.build_stub())}
+    code, out, err = found.measure("--out", str(tmp_path / "x.jsonl"))
+    told = "error: the driver finds no GPU: cuInit failed: no CUDA-capable device is detected"
+    assert (code, out, err) == (2, "", f"{told} (stub libcuda)\n")
+
+
+class BusyError(Exception):
+    """What a driver raises."""
+
+
+class FakeGpu:
+    """Notes when it is opened and closed; *busy* ones cannot be opened."""
+
+    log: list[str]
+    busy: tuple[int, ...] = ()
+
+    def __init__(self, _: Any, number: int) -> None:
+        if number in self.busy:
+            raise BusyError("exclusive")
+        self.number = number
+        self.log.append(f"open {number}")
+
+    def close(self) -> None:
+        self.log.append(f"close {self.number}")
+
+
+def options(path: Path, device: int = 0, *only: Op) -> Options:
+    return Options(PlanName.TINY, short=True, out=path, resume=False, seed=1, device=device, only=only)
+
+
+@pytest.fixture
+def open_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[list[int], list[str]]]:
+    """The GPUs of a machine with three that a session opens, and all that was done."""
+    pycuda = SimpleNamespace(Error=BusyError, Device=SimpleNamespace(count=lambda: 3))
+    driver: Any = SimpleNamespace(pycuda=pycuda)
+    monkeypatch.setattr(session, "Gpu", FakeGpu)
+
+    def run(
+        *only: Op, device: int = 0, busy: Sequence[int] = (), reach: bool = True
+    ) -> tuple[list[int], list[str]]:
+        FakeGpu.log, FakeGpu.busy = [], tuple(busy)
+        monkeypatch.setattr(session, "connect", lambda _: reach)
+        with ExitStack() as opened:
+            gpus: Any = session._gpus(driver, options(tmp_path, device, *only), opened)
+            found = [gpu.number for gpu in gpus]
+            FakeGpu.log.append("measure")
+        return found, FakeGpu.log
+
+    return run
+
+
+def test_no_gpu_but_the_one_asked_for_is_touched_without_an_allreduce(open_gpus: Any) -> None:
+    assert open_gpus(Op.NORM, device=1, busy=[0]) == ([1], ["open 1", "measure", "close 1"])
+
+
+def test_all_gpus_are_opened_for_an_allreduce_the_one_asked_for_first(open_gpus: Any) -> None:
+    found, log = open_gpus(device=1)
+    assert found == [1, 0, 2]
+    assert log == ["open 1", "open 0", "open 2", "measure", "close 2", "close 0", "close 1"]
+
+
+def test_gpus_that_do_not_reach_one_another_are_closed_again(open_gpus: Any) -> None:
+    found, log = open_gpus(reach=False)
+    assert found == [0]
+    assert log == ["open 0", "open 1", "open 2", "close 2", "close 1", "measure", "close 0"]
+
+
+def test_a_busy_gpu_is_named_and_the_others_are_closed(open_gpus: Any) -> None:
+    with pytest.raises(SessionError, match="device 2 cannot be opened: exclusive"):
+        open_gpus(busy=[2])
+    assert FakeGpu.log == ["open 0", "open 1", "close 1", "close 0"]
+
+
+@pytest.mark.parametrize("field", list(measured.Software.model_fields))
+def test_no_other_software_goes_on_with_a_file(field: str) -> None:
+    other = header(software=MADE_UP.model_copy(update={field: "another"}))
+    was = getattr(MADE_UP, field)
+    told = f"x.jsonl cannot be gone on with: its {field} was '{was}', this session's is 'another'"
+    with pytest.raises(SessionError) as refused:
+        session._check_same(Path("x.jsonl"), header(), other)
+    assert str(refused.value) == told
+    session._check_same(Path("x.jsonl"), header(), header(measured_at="2001-01-01T00:00:00Z"))
+
+
+Script = Callable[[Any, Any], None]
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, str, Path]]:
+    """The command with a campaign that does as told: exit code, stderr and the file."""
+
+    def run(script: Script, closing: BaseException | None = None) -> tuple[int, str, Path]:
+        path = tmp_path / "emulated.jsonl"
+        campaign = SimpleNamespace(failures=[], points=[], visits_left=4)
+        campaign.run = lambda _, listener: script(campaign, listener)
+        running = SimpleNamespace(
+            campaign=campaign, header=header(), write=lambda: write(path, *campaign.points)
+        )
+
+        @contextmanager
+        def opened(_: Options) -> Iterator[Any]:
+            yield running
+            if closing:
+                raise closing
+
+        monkeypatch.setattr(cli, "session", opened)
+        done = CliRunner().invoke(cli.app, ["--plan", "tiny", "--out", str(path)])
+        return done.exit_code, done.stderr, path
+
+    return run
+
+
+POINT = point(cases.EmptyKernel(), [2.0], Series.WARM)
+
+
+def measure_one(campaign: Any, listener: Any) -> None:
+    campaign.points.append(POINT)
+    listener.on_point(POINT)
+
+
+def test_a_device_that_fails_leaves_the_file_and_one_line(scripted: Any) -> None:
+    def fail(campaign: Any, listener: Any) -> None:
+        measure_one(campaign, listener)
+        raise DeviceError("cuCtxSynchronize failed: an illegal memory access")
+
+    code, err, path = scripted(fail)
+    told = "error: the device failed: cuCtxSynchronize failed: an illegal memory access"
+    assert (code, err) == (4, f"{told}; what was measured is in {path}, --resume goes on\n")
+    assert read(path).points == (POINT,)
+
+
+def test_an_interrupt_while_the_device_is_given_back_does_not_deny_the_file(scripted: Any) -> None:
+    code, err, path = scripted(measure_one, closing=KeyboardInterrupt())
+    assert (code, err) == (130, f"interrupted; what was measured is in {path}, --resume goes on\n")
+    assert read(path).points == (POINT,)
+
+
+def test_points_that_failed_are_counted_at_the_end(scripted: Any) -> None:
+    def fail(campaign: Any, listener: Any) -> None:
+        measure_one(campaign, listener)
+        campaign.failures.append(Failure(Subject(cases.EmptyKernel(), Series.GRAPH), "it is wrong"))
+        listener.on_failure(campaign.failures[-1])
+
+    code, err, _ = scripted(fail)
+    assert (code, err) == (3, "not measured: graph it is wrong\n1 points are not measured\n")
+
+
+def test_the_bar_ends_at_what_is_done_and_left() -> None:
+    said: dict[str, int] = {}
+    bar: Any = SimpleNamespace(
+        add_task=lambda _, total: said.update(total=total),
+        update=lambda _, total: said.update(total=total),
+        advance=lambda _: None,
+        console=SimpleNamespace(print=lambda *_, **__: None),
+    )
+    running: Any = SimpleNamespace(campaign=SimpleNamespace(visits_left=4), header=header())
+    printer = cli._Printer(running, bar)
+    assert said == {"total": 4}
+    printer.on_point(POINT)
+    running.campaign.visits_left = 1
+    printer.on_failure(Failure(Subject(POINT.case, POINT.series), "it is wrong"))
+    assert said == {"total": 2}
+
+
+@pytest.mark.parametrize(
+    ("flops", "ceilings", "says"),
+    [
+        (10**9, Ceilings(copy_bandwidth_gb_s=1.0), True),
+        (10**9, Ceilings(copy_bandwidth_gb_s=1.0, bf16_tflops=1.0), False),
+        (0, Ceilings(copy_bandwidth_gb_s=1.0), False),
+    ],
+)
+def test_a_floor_that_leaves_the_arithmetic_out_says_so(flops: int, ceilings: Ceilings, says: bool) -> None:
+    found: Point = point(mla(33, 1024), [8.0], floor_us=4.0, flops=flops)
+    line = cli.point_line(found, ceilings)
+    assert "floor 4.00 us, achieved 50 %" in line
+    assert ("no compute ceiling" in line) == says

@@ -14,7 +14,7 @@ from measuring import point, write
 
 from cuda import shapes
 from cuda.operations import UnmeasurableError, operation_of
-from cuda.plan import FULL, PlanName, Subject, subjects
+from cuda.plan import FULL, MOST_HELD_NODES, PlanName, Subject, subjects
 from hwmodels import cases, catalog, measured
 from hwmodels.cases import AllReduceAlgorithm, AnyCase, Op
 from hwmodels.measured import Series
@@ -106,6 +106,14 @@ def test_every_kernel_of_a_plan_has_an_operation(plan: tuple[Subject, ...]) -> N
         if subject.case.op in ON_A_KERNEL:
             operation = operation_of(subject.case, 132)
             assert operation.launches()
+
+
+@pytest.mark.parametrize("plan", EVERY)
+def test_replays_are_all_read_by_one_clock_and_launches_go_on(plan: tuple[Subject, ...]) -> None:
+    replayed = {s.case.nodes for s in plan if isinstance(s.case, cases.GraphReplay)}
+    launched = {s.case.nodes for s in plan if isinstance(s.case, cases.GraphLaunch)}
+    assert replayed == {nodes for nodes in launched if nodes <= MOST_HELD_NODES}
+    assert max(launched) < MOST_HELD_NODES or MOST_HELD_NODES in replayed < launched
 
 
 def test_tree_builds_reach_as_far_as_the_budgets_of_scenarios() -> None:

@@ -52,6 +52,11 @@ def test_a_kernel_launched_by_pycuda_gives_numpys_answer(operation: Any, one_dev
     assert one_device[name_of(operation)] == "right"
 
 
+@pytest.mark.parametrize("law", ["masks", "trees", "crowding"])
+def test_the_laws_that_a_gpu_is_asked_for_hold_here(law: str, one_device: dict[str, Any]) -> None:
+    assert one_device[law] == "right"
+
+
 def test_a_graph_runs_when_it_is_launched_and_not_when_captured(one_device: dict[str, Any]) -> None:
     graph = one_device["graph"]
     assert graph["captured"] == 0

@@ -27,12 +27,16 @@ class FakeGpu:
     """Writes down what is queued; its kernels take *us*, its stamps say *mhz*."""
 
     sm_mhz = 2000.0
+    processors = 5
     l2_bytes = L2_BYTES
 
     def __init__(self, log: Log, name: str = "", us: float = 40.0, mhz: float = 2000.0) -> None:
         self.log, self.name, self.us, self.mhz = log, name, us, mhz
         self.stamps: Any = None
         self.stamp_ns = 2 * SHORTEST_CLOCK_NS
+        self.skew_cycles = 0
+        self.silent: set[int] = set()
+        self._now_ns, self._cycles = 10**15, 10**13
         self.go: Any = None
         self.times_out = False
         self.timed_out: Any = None
@@ -69,10 +73,19 @@ class FakeGpu:
         self._note(f"allocate {size}")
         return 0
 
-    def queue(self, launches: tuple[Launch, ...], _: Any) -> None:
+    def _stamp(self, place: int) -> None:
+        """The second one is of another SM where there is a skew; one that is silent writes nothing."""
+        if place:
+            self._now_ns += self.stamp_ns
+            self._cycles += round(self.stamp_ns * self.mhz / 1e3)
+        if place not in self.silent:
+            self.stamps[2 * place :][:2] = [self._now_ns, self._cycles + place * self.skew_cycles]
+
+    def queue(self, launches: tuple[Launch, ...], addresses: Any) -> None:
         what = ENTRIES[launches[0].entry]
         if what == "stamp":
-            self.stamps[:] = [0, 0, self.stamp_ns, self.stamp_ns * self.mhz / 1e3]
+            assert launches[0].grid == (self.processors, 1, 1)
+            self._stamp(addresses["stamp"] // 16)
         if what == "hold":
             assert not self.timed_out[0]
             self.timed_out[0] = self.times_out
@@ -170,6 +183,31 @@ def test_stamps_too_close_together_say_nothing_of_the_clock() -> None:
     gpu.stamp_ns = SHORTEST_CLOCK_NS - 1
     sample = stopwatch(gpu).held([lambda: None], flush=False)
     assert (sample.sm_mhz, sample.discard) == (None, None)
+
+
+@pytest.mark.parametrize("skew_cycles", [-(10**9), -80_000])
+def test_clocks_that_go_backwards_say_nothing(skew_cycles: int) -> None:
+    gpu = FakeGpu(Log())
+    gpu.skew_cycles = skew_cycles
+    sample = stopwatch(gpu).held([lambda: None], flush=False)
+    assert (sample.sm_mhz, sample.discard) == (None, None)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_stamp_that_was_not_written_says_nothing_and_no_older_one_is_taken_for_it(place: int) -> None:
+    gpu = FakeGpu(Log())
+    watch = stopwatch(gpu)
+    assert watch.held([lambda: None], flush=False).sm_mhz == 2000.0
+    gpu.silent = {place}
+    assert watch.held([lambda: None], flush=False).sm_mhz is None
+
+
+def test_a_hold_that_timed_out_is_not_held_against_a_free_sample() -> None:
+    gpu = FakeGpu(Log())
+    watch = stopwatch(gpu)
+    gpu.times_out = True
+    assert watch.held([lambda: None], flush=False).discard is DiscardReason.HELD_TOO_LONG
+    assert watch.free([lambda: None]).discard is None
 
 
 def test_a_hold_that_timed_out_does_not_count_and_is_forgotten() -> None:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from hwmodels import cases, measured
 from hwmodels.cases import Op
 from hwmodels.errors import DocumentError, MeasuredFileError
-from hwmodels.measured import MeasuredFile, Point, Series
+from hwmodels.measured import MeasuredFile, Point, Series, StopReason
 
 Lines = list[dict[str, Any]]
 
@@ -128,6 +128,9 @@ def edited(line: int, **changes: Any) -> Callable[[Lines], None]:
         (edited(2, touched_experts=[20, 20]), "3: touched_experts average 20.0, where uniform routing"),
         (edited(3, touched_experts=[8]), "4: touched_experts goes with the op experts, and with nothing"),
         (edited(1, series="luke-warm"), "2: series: \"luke-warm\"; expected 'cold', 'warm' or 'graph'"),
+        (edited(1, pass_stops=["noise"] * 2), "2: 2 pass_stops for 1 pass_medians_us; expected a point"),
+        (edited(1, pass_clocks_mhz=[1.0, None]), "2: 2 pass_clocks_mhz for 1 pass_medians_us; expected"),
+        (edited(1, clocked_samples=4), "2: 4 clocked_samples of 3 samples_us; expected a point"),
         (edited(1, speed=3), "2: speed: unknown key; expected the keys of this schema version"),
         (lambda lines: lines[1].pop("bytes") and None, "2: bytes: nothing; expected a value"),
         (edited(1, case={"op": "expert"}), "2: case: op \"expert\"; expected an op, did you mean 'experts'?"),
@@ -215,6 +218,17 @@ def test_statistics_are_those_of_the_samples() -> None:
     assert (found.median_us, found.relative_iqr, found.achieved) == (3.0, pytest.approx(2 / 3), 0.5)
     assert point(cases.EmptyKernel(), [3.0]).achieved is None
     assert point(cases.EmptyInterval(), [0.0], floor_us=1.0).achieved is None
+
+
+def test_what_each_pass_said_comes_back() -> None:
+    passes = {
+        "pass_medians_us": (1.0, 2.0),
+        "pass_stops": (StopReason.NOISE, StopReason.ENOUGH),
+        "pass_clocks_mhz": (None, 1500.0),
+        "clocked_samples": 1,
+    }
+    found = point(cases.EmptyKernel(), [1.0, 2.0], Series.WARM, **passes)
+    assert read_back([found]).points == (found,)
 
 
 @given(st.integers(1, 40), st.integers(1, 60))

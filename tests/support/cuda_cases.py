@@ -6,7 +6,6 @@ from cuda.launch import (
     Cache,
     Copy,
     ExpertLayer,
-    Fill,
     Gemm,
     Norm,
     Operation,
@@ -29,6 +28,7 @@ CASES: list[Operation] = [
     TreeAttention(requests=1, tokens=2, context=40, splits=1, cache=Cache.FP8),
     TreeAttention(requests=1, tokens=5, context=70, splits=2, cache=Cache.FP8, cache_scale=0.5),
     TreeAttention(requests=1, tokens=3, context=0, splits=4),
+    TreeAttention(requests=1, tokens=1, context=2200, splits=70, heads=2),  # more than a warp joins at once
     Gemm(tokens=1, rows=64, columns=64, splits=1),
     Gemm(tokens=9, rows=100, columns=1024, splits=3),
     Gemm(tokens=41, rows=70, columns=640, splits=2),
@@ -37,7 +37,6 @@ CASES: list[Operation] = [
     TopK(rows=2, k=8, vocabulary=4096, first_id=20480),
     TopK(rows=1, k=16, vocabulary=500, parts=3),
     Copy(bytes=16 * 2500, blocks=2),
-    Fill(bytes=16 * 999, word=7, blocks=2),
 ]
 
 
