@@ -74,7 +74,7 @@ def summary_fields(summary: Summary) -> dict[str, Any]:
         "throughput_tok_s": _spread(summary.throughput_tok_s),
         "step_time_ms": _spread(summary.step_time_ms),
         "acceptance_length": _spread(summary.acceptance_length),
-        "tpot_ms": _spread(summary.tpot_ms),
+        **({"tpot_ms": _spread(summary.tpot_ms)} if summary.requests > 1 else {}),
         "acceptance_histogram": {str(n): share for n, share in enumerate(summary.length_shares, 1)},
         "breakdown": _all_shares(Component, summary.components),
         "phases": _all_shares(Phase, summary.phases),

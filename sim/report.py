@@ -71,17 +71,15 @@ def headline(answer: Answer) -> str:
 def drafting_line(setup: Setup) -> str:
     """What drafts, how much, and in what shape."""
     scenario = setup.scenario
+    several = scenario.load.concurrency > 1
+    requests = f", {scenario.load.concurrency} requests in lock-step; tok/s is their sum" if several else ""
     if scenario.is_plain:
-        several = scenario.load.concurrency > 1
-        requests = (
-            f", {scenario.load.concurrency} requests in lock-step; tok/s is their sum" if several else ""
-        )
         return f"plain decoding (acceptance is not used){requests}"
     block, budget, shape = scenario.drafted
     drafted = f"budget {budget} (M = {scenario.verify_tokens}), tree on {scenario.tree.builder.value}"
     if shape is Shape.CHAIN:
         drafted = f"chain of {scenario.drafted.nodes} (M = {scenario.verify_tokens})"
-    return f"{setup.drafter.name}, block {block}, {drafted}"
+    return f"{setup.drafter.name}, block {block}, {drafted}{requests}"
 
 
 def quantities(summary: Summary) -> Table:
@@ -91,12 +89,13 @@ def quantities(summary: Summary) -> Table:
     for name in ("mean", "P5", "P50", "P95"):
         table.add_column(name, justify="right")
     table.add_column("")
-    rows = (
+    rows = [
         ("throughput", summary.throughput_tok_s, "tok/s, over runs"),
         ("step time", summary.step_time_ms, "ms, over steps"),
         ("acceptance length", summary.acceptance_length, "tokens, over steps"),
-        ("time per token (TPOT)", summary.tpot_ms, "ms, over requests"),
-    )
+    ]
+    if summary.requests > 1:
+        rows.append(("time per token (TPOT)", summary.tpot_ms, "ms, over requests"))
     for name, value, unit in rows:
         table.add_row(
             name, with_half_width(value), *(number(q) for q in (value.p5, value.p50, value.p95)), unit
