@@ -63,6 +63,11 @@ class TraceModel:
     def _requests(self) -> list[IntArray]:
         return [np.array(request, dtype=np.int64) for request in self.trace.requests]
 
+    @cached_property
+    def _first_steps(self) -> IntArray:
+        """Where each request begins among all observed steps, and their number."""
+        return np.cumsum([0, *map(len, self._requests)])
+
     def mean_length(self) -> float:
         """The mean of all observed lengths."""
         return float(np.concatenate(self._requests).mean())
@@ -74,7 +79,7 @@ class TraceModel:
 
     def draw(self, generator: np.random.Generator, output_tokens: int) -> IntArray:
         """Lengths of steps until their sum reaches *output_tokens* (at least 1)."""
-        first_steps = np.cumsum([0, *map(len, self._requests)])
+        first_steps = self._first_steps
         parts: list[IntArray] = []
         committed = 0
         while committed < output_tokens:
@@ -103,13 +108,13 @@ class AcceptanceModel:
 
     def mean_length(self) -> float:
         """E[L] over requests, at the context where decoding begins."""
-        nodes, weights = _request_quadrature(self.request_sd)
+        nodes, weights = request_quadrature(self.request_sd)
         survival = _survival(_logits(self.hazards)[None, :] + nodes[:, None])
         return float(1.0 + weights @ survival.sum(axis=1))
 
     def distribution(self) -> Array:
         """P(L = 1 ... cap) over requests, at the context where decoding begins."""
-        nodes, weights = _request_quadrature(self.request_sd)
+        nodes, weights = request_quadrature(self.request_sd)
         survival = _survival(_logits(self.hazards)[None, :] + nodes[:, None])
         ones, zeros = np.ones((len(nodes), 1)), np.zeros((len(nodes), 1))
         at_least = np.hstack([ones, survival, zeros])
@@ -175,8 +180,8 @@ def _survival(logits: Array) -> Array:
     return np.asarray(np.cumprod(special.expit(logits), axis=-1))
 
 
-def _request_quadrature(request_sd: float) -> tuple[Array, Array]:
-    """Nodes and weights of the normal distribution of request offsets."""
+def request_quadrature(request_sd: float) -> tuple[Array, Array]:
+    """Offsets of requests in log-odds, and their weights: nodes of the normal distribution."""
     if request_sd == 0:
         return np.zeros(1), np.ones(1)
     nodes, weights = special.roots_hermitenorm(QUADRATURE_NODES)

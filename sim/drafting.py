@@ -21,7 +21,7 @@ from sim.acceptance import (
 from sim.choices import Shape
 from sim.ddtree import TreeSpec
 from sim.errors import ScenarioError
-from sim.quality import DrafterQuality
+from sim.quality import Array, DrafterQuality
 from sim.setup import Setup
 
 LARGEST_SHIFT = 30.0
@@ -151,8 +151,12 @@ def landed(quality: DrafterQuality, spec: TreeSpec, request_sd: float) -> float:
 
 def tree_model(quality: DrafterQuality, spec: TreeSpec, request_sd: float = 0.0) -> AcceptanceModel:
     """What the tree of *spec* lands where steps do not depend on one another."""
-    hazards = hazards_from_rates(tuple(quality.survival(spec).tolist()))
-    return AcceptanceModel(hazards[: spec.cap - 1], request_sd)
+    return survival_model(quality.survival(spec)[: spec.cap - 1], request_sd)
+
+
+def survival_model(survival: Array, request_sd: float = 0.0) -> AcceptanceModel:
+    """The model with P(L > 1), P(L > 2), ... *survival* at the middle of requests."""
+    return AcceptanceModel(hazards_from_rates(tuple(survival.tolist())), request_sd)
 
 
 def heap_operations(setup: Setup) -> int:

@@ -22,13 +22,13 @@ from sim.compiled import compiled
 from sim.logs.fitted import Fit
 from sim.logs.observed import Windows
 from sim.logs.sums import Steps, by_request, counted_steps, steps_of, without_last
+from sim.statistics import CONFIDENCE
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 ALIKE = 1e-12
 """Lengths are whole: a variance below this is rounding."""
-CONFIDENCE = 0.95
 MOST_LOGS = 399
 FEWEST_LOGS = 39
 """One of the ends of 95 % is then the least or the largest."""

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from sim.statistics import CONFIDENCE
+
 Array = NDArray[np.float64]
 
-CONFIDENCE = 0.95
 MIN_UNITS = 8
 """Fewer units than this say nothing about how much they vary."""
 MOST_UNITS = 500

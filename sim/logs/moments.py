@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from sim.acceptance import QUADRATURE_NODES, AcceptanceModel, solve_constant_hazard
+from sim.acceptance import AcceptanceModel, request_quadrature, solve_constant_hazard
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ Hazards = Callable[[Array, float], Array]
 
 def hazards_per_position(survival: Array, request_sd: float) -> Array:
     """(positions,) log-odds whose mean survival over requests is *survival* exactly."""
-    offsets, weights = quadrature(request_sd)
+    offsets, weights = request_quadrature(request_sd)
     logits = np.empty(len(survival))
     reached, before = weights.copy(), 1.0
     for at, rate in enumerate(survival):
@@ -75,14 +75,6 @@ def one_hazard(survival: Array, request_sd: float) -> Array:
     return np.full(cap - 1, special.logit(solve_constant_hazard(mean, cap, request_sd)))
 
 
-def quadrature(request_sd: float) -> tuple[Array, Array]:
-    """Offsets of requests in log-odds, and their weights."""
-    if request_sd == 0:
-        return np.zeros(1), np.ones(1)
-    nodes, weights = special.roots_hermitenorm(QUADRATURE_NODES)
-    return request_sd * nodes, weights / weights.sum()
-
-
 class Spread(NamedTuple):
     """Where the variance of a length comes from."""
 
@@ -98,7 +90,7 @@ class Spread(NamedTuple):
 
 def spread(logits: Array, request_sd: float) -> Spread:
     """The Spread of the model with these log-odds (positions,)."""
-    offsets, weights = quadrature(request_sd)
+    offsets, weights = request_quadrature(request_sd)
     survival = np.asarray(np.cumprod(special.expit(logits[None, :] + offsets[:, None]), axis=1))
     means = survival.sum(axis=1)
     between = float(weights @ means**2 - (weights @ means) ** 2)

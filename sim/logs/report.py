@@ -14,9 +14,9 @@ from sim.errors import in_one_line
 from sim.logs.accuracy import FittedAccuracy, named
 from sim.logs.checks import Check, Checks
 from sim.logs.fitted import Fit, Quoted
-from sim.logs.intervals import CONFIDENCE
 from sim.logs.observed import Windows
 from sim.report import render
+from sim.statistics import CONFIDENCE
 from sim.traces import number_of
 
 BAR_WIDTH = 20

@@ -16,11 +16,10 @@ import numpy as np
 
 from hwmodels.catalog import Drafter
 from sim import ddtree, scenario
-from sim.acceptance import AcceptanceModel, hazards_from_rates
 from sim.ddtree import DraftTree, Node, TreeSpec
-from sim.drafting import acceptance_model, drafter_quality, landed
+from sim.drafting import acceptance_model, drafter_quality, landed, survival_model
 from sim.errors import ScenarioError
-from sim.quality import Array, DrafterQuality, path_chances
+from sim.quality import DrafterQuality, path_chances
 from sim.scenario import KINDS, MAX_BLOCK
 from sim.setup import Setup, resolve
 
@@ -186,13 +185,8 @@ def ladder(setup: Setup) -> tuple[int, ...]:
 def _mean_lengths(setup: Setup, quality: DrafterQuality, block: int, budgets: Sequence[int]) -> list[float]:
     """E[L] at each of *budgets*."""
     rows = quality.survival_by_budget(setup.scenario.drafted._replace(block=block, budget=max(budgets)))
-    return [_mean_length(setup, rows[budget - 1]) for budget in budgets]
-
-
-def _mean_length(setup: Setup, survival: Array) -> float:
-    """E[L] over requests of a tree with P(L > 1), P(L > 2), ... *survival*."""
-    hazards = hazards_from_rates(tuple(survival.tolist()))
-    return AcceptanceModel(hazards, setup.scenario.acceptance.request_sd).mean_length()
+    request_sd = setup.scenario.acceptance.request_sd
+    return [survival_model(rows[budget - 1], request_sd).mean_length() for budget in budgets]
 
 
 def _at_budgets(setup: Setup, quality: DrafterQuality) -> tuple[AtBudget, ...]:
