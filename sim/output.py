@@ -16,6 +16,7 @@ from typing import Any
 from hwmodels.estimate import Source
 from sim import __version__, digests, files
 from sim.answer import Answer, Comparison, launch_counts
+from sim.causes import Explanation
 from sim.drafting import required_accuracy
 from sim.graph import Component, Phase
 from sim.statistics import Spread, Summary
@@ -54,6 +55,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
             "capture_limit_broken": setup.broken_limit is not None,
         },
         "anchor": _anchor(answer.comparison),
+        **_explanation(answer.explanation),
         "assumptions": list(setup.scenario.assumptions),
         "seed": setup.scenario.seed,
         "engine": answer.engine.value,
@@ -116,6 +118,32 @@ def _anchor(comparison: Comparison | None) -> dict[str, Any] | None:
         "error": _rounded(comparison.error),
         "unexplained_step_ms": None if unexplained is None else _rounded(unexplained),
         "source": anchor.source,
+    }
+
+
+def _explanation(explanation: Explanation | None) -> dict[str, Any]:
+    """Nothing where the scenario names no other that it is slower than."""
+    if explanation is None:
+        return {}
+    return {
+        "regression": {
+            "since": explanation.since,
+            "since_tok_s": _rounded(explanation.since_tok_s),
+            "since_published_tok_s": explanation.since_published_tok_s,
+            "tok_s": _rounded(explanation.tok_s),
+            "causes": [
+                {
+                    "name": cause.name,
+                    "alone_tok_s": _rounded(cause.alone_tok_s),
+                    "log_change": _rounded(cause.log_change),
+                }
+                for cause in explanation.causes
+            ],
+            "candidates": [
+                {"name": candidate.name, "tok_s": _rounded(candidate.tok_s)}
+                for candidate in explanation.candidates
+            ],
+        }
     }
 
 

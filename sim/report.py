@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from math import exp, log
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from hwmodels.estimate import Source
 from sim.answer import Answer, Comparison, Stage, launch_counts
+from sim.causes import Explanation
 from sim.choices import Shape
 from sim.drafting import REACHED, drafter_quality, required_accuracy
 from sim.graph import Lane
@@ -35,6 +37,7 @@ def lines(answer: Answer) -> list[str]:
         Text(histogram(answer.summary)),
         Text(),
         side_by_side(breakdown(answer.summary), utilisation(answer.summary)),
+        *causes(answer),
         Text(),
         *(Text(line) for line in notes(answer)),
     ]
@@ -184,6 +187,42 @@ def utilisation(summary: Summary) -> Table:
     table.add_row("AllReduce, all passes", f"{summary.allreduce_transfer_ms:.2f} ms", "transfer")
     table.add_row("", f"{summary.allreduce_wait_ms:.2f} ms", "waiting")
     return table
+
+
+def causes(answer: Answer) -> list[RenderableType]:
+    """Why this scenario is slower than another, cause by cause; empty where it does not ask."""
+    explained = answer.explanation
+    if explained is None:
+        return []
+    anchor = answer.setup.scenario.anchor
+    published = None if anchor is None else fall(explained, anchor.published_tok_s)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(f"slower than {explained.since}, because of")
+    table.add_column("alone, tok/s", justify="right")
+    table.add_column("share of the published fall" if published else "factor", justify="right")
+    for cause in explained.causes:
+        table.add_row(cause.name, number(cause.alone_tok_s), _part(cause.log_change, published))
+    whole = explained.predicted_log_change
+    table.add_row("all of these together", number(explained.tok_s), _part(whole, published))
+    if published is not None:
+        factor = f"x{exp(published - whole):.2f}"
+        table.add_row("unexplained", factor, _part(published - whole, published))
+    for other in explained.candidates:
+        name = f"not in the source, on top: {other.name}"
+        table.add_row(
+            name, f"all {number(other.tok_s)}", _part(log(other.tok_s / explained.tok_s), published)
+        )
+    return [Text(), table]
+
+
+def fall(explained: Explanation, published_tok_s: float) -> float | None:
+    """Logarithm of the published change; None where the other scenario has no published figure."""
+    before = explained.since_published_tok_s
+    return None if before is None or before == published_tok_s else log(published_tok_s / before)
+
+
+def _part(log_change: float, published: float | None) -> str:
+    return f"x{exp(log_change):.2f}" if published is None else percent(log_change / published)
 
 
 def _by_kind(lanes: dict[Lane, float]) -> dict[str, list[float]]:

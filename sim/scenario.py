@@ -38,7 +38,7 @@ KINDS = ("length", "rates", "hazard", "mean_length", "quality", "trace")
 ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range", "counts"})
 """In a file that extends another, one of these replaces all that the other has."""
 VARIATION = ("request_sd", "step_correlation", "decay_per_1k_context")
-OWN_KEYS = frozenset({"question", "anchor", "assumptions"})
+OWN_KEYS = frozenset({"question", "anchor", "assumptions", "regression"})
 """What a file says of itself: one that extends it must say its own."""
 KEEP_ANCHOR = ("anchor", "runs", "seed", "load.output_tokens")
 """Overrides of these leave the question as it was; any other takes the published figure away."""
@@ -230,6 +230,31 @@ class Anchor(Strict):
         return sum(self.tok_s_range) / 2
 
 
+class Cause(Strict):
+    """A difference from another scenario."""
+
+    name: str = Field(min_length=3)
+    keys: tuple[str, ...] = Field(min_length=1)
+    """Scenario keys, such as kv.run_tokens, whose values here are the cause."""
+
+
+class Candidate(Strict):
+    """Something that the source does not say, and that would slow the scenario down."""
+
+    name: str = Field(min_length=3)
+    changes: dict[str, int | float | str | bool] = Field(min_length=1)
+    """Scenario keys and the values they would have."""
+
+
+class Regression(Strict):
+    """What this scenario is slower than, and why."""
+
+    since: str
+    """The scenario file that it is compared with."""
+    causes: tuple[Cause, ...] = Field(min_length=1, max_length=6)
+    candidates: tuple[Candidate, ...] = Field(default=(), max_length=6)
+
+
 class Scenario(Strict):
     """One question to the simulator: machine, model, drafter, tree, acceptance and load."""
 
@@ -252,6 +277,7 @@ class Scenario(Strict):
     assumptions: tuple[str, ...] = ()
     """What this scenario takes for granted; the report repeats it."""
     anchor: Anchor | None = None
+    regression: Regression | None = None
     runs: int = Field(default=256, ge=1, le=1_000_000)
     seed: int = Field(default=1, ge=0, le=2**63 - 1)
 
@@ -318,6 +344,7 @@ CATALOG_KEYS: dict[KeyPath, Kind] = {
 }
 
 TRACE_KEY: KeyPath = ("acceptance", "trace")
+SINCE_KEY: KeyPath = ("regression", "since")
 
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
@@ -347,10 +374,23 @@ def build(document: Document) -> Scenario:
         problem = _unknown(kind, name)
         if problem:
             raise ScenarioError(*document.place(key), dotted(key), problem)
-    trace = scenario.acceptance.trace
-    if trace is not None and not Path(trace).is_file():
-        raise ScenarioError(*document.place(TRACE_KEY), dotted(TRACE_KEY), f"no such file: {trace}")
+    since = None if scenario.regression is None else scenario.regression.since
+    for key, file in ((TRACE_KEY, scenario.acceptance.trace), (SINCE_KEY, since)):
+        if file is not None and not Path(file).is_file():
+            raise ScenarioError(*document.place(key), dotted(key), f"no such file: {file}")
+    _check_causes(scenario, document)
     return scenario
+
+
+def _check_causes(scenario: Scenario, document: Document) -> None:
+    """Every key that a regression names is one that scenarios have."""
+    asked = scenario.regression
+    if asked is None:
+        return
+    file, line = document.place(("regression",))
+    causes = [key for cause in asked.causes for key in cause.keys]
+    for key in (*causes, *(key for candidate in asked.candidates for key in candidate.changes)):
+        check_key(key, f"{file}:{line}" if line else file)
 
 
 def unknown_entry(key: str, value: Any) -> str:
@@ -368,10 +408,10 @@ def _unknown(kind: Kind, name: str) -> str:
 def _with_paths(document: Document, folder: Path) -> Document:
     """*document* with the files it names (catalog entries, a trace) looked for beside it, in *folder*."""
     data = dict(document.data)
-    for key in (*CATALOG_KEYS, TRACE_KEY):
+    for key in (*CATALOG_KEYS, TRACE_KEY, SINCE_KEY):
         owner = data.get(str(key[0])) if len(key) > 1 else data
         name = owner.get(str(key[-1])) if isinstance(owner, dict) else None
-        is_file = isinstance(name, str) and (key == TRACE_KEY or name.endswith(".yaml"))
+        is_file = isinstance(name, str) and (key in (TRACE_KEY, SINCE_KEY) or name.endswith(".yaml"))
         if isinstance(owner, dict) and is_file:
             moved = {**owner, str(key[-1]): str(folder / str(name))}
             data = {**data, str(key[0]): moved} if len(key) > 1 else moved
@@ -394,6 +434,7 @@ def changed(document: Document, key: str, value: Any, place: str) -> Document:
     merged = merge(document.data, _nested(*_whole(document, path, value)), ACCEPTANCE_KINDS)
     if not key.startswith(KEEP_ANCHOR):
         merged.pop("anchor", None)
+        merged.pop("regression", None)
     return Document(document.file, merged, {**places, path: (place, 0)})
 
 
