@@ -90,6 +90,7 @@ def explain(scenario: Scenario) -> Explanation | None:
 
 
 def subsets(names: Collection[str]) -> Iterator[frozenset[str]]:
+    """All subsets of *names*, smaller ones first."""
     for size in range(len(names) + 1):
         yield from map(frozenset, combinations(names, size))
 

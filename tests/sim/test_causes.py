@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from texts import GOOD
 
 from sim import scenario as scenarios
-from sim.causes import Explanation, shapley, subsets, explain
+from sim.causes import Explanation, explain, shapley, subsets
 from sim.errors import ScenarioError
 
 NAMES = ("a", "b", "c")
