@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 
 from hwmodels import catalog, sampled
-from hwmodels.catalog import Drafter, TargetModel
+from hwmodels.catalog import Drafter
 from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
+from hwmodels.models import TargetModel
 from sim import memory, traces
 from sim.choices import Shape
 from sim.errors import ScenarioError
@@ -108,7 +109,8 @@ def _check_memory(setup: Setup) -> None:
     load = scenario.load
     tokens = load.concurrency * (load.context_tokens + load.output_tokens)
     needed = memory.target_bytes_per_rank(setup.model, ranks)
-    needed += memory.cache_bytes(setup.model, tokens, scenario.kv.dtype)
+    needed += memory.cache_bytes(setup.model, tokens, scenario.kv.dtype, ranks)
+    needed += memory.state_bytes(setup.model, load.concurrency, ranks)
     if not scenario.is_plain:
         needed += memory.drafter_bytes_per_rank(setup.drafter, ranks)
     if needed > gpu.memory_gib.value * memory.GIB:
