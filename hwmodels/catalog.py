@@ -333,7 +333,8 @@ def measured_names() -> list[str]:
 def unknown_name(kind: Kind, name: str) -> str:
     """Say that *name* is not an entry of *kind*, and what is."""
     known = names(kind)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    begun = [entry for entry in known if entry.startswith(name)]
+    near = begun or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     singular = kind.value.removesuffix("s")
     hint = f", did you mean '{near[0]}'?" if near else f" (known: {', '.join(known)})"
     return f"no {singular} named '{name}'{hint}"
