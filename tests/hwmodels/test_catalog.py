@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from hwmodels import catalog, documents
-from hwmodels.catalog import Drafter, Gpu, Host, Interconnect, Kind, Stack
+from hwmodels.catalog import Gpu, Host, Interconnect, Kind, Stack
 from hwmodels.documents import Document, KeyPath, dotted, resolve, validate
+from hwmodels.drafters import Accuracy, DFlash
 from hwmodels.entry import Entry, Figure
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
@@ -27,7 +28,7 @@ MODELS: dict[Kind, type[Entry]] = {
     Kind.HOST: Host,
     Kind.STACK: Stack,
     Kind.MODEL: TargetModel,
-    Kind.DRAFTER: Drafter,
+    Kind.DRAFTER: DFlash,
 }
 SHIPPED = [(kind, name) for kind in Kind for name in catalog.names(kind)]
 every_entry = pytest.mark.parametrize(("kind", "name"), SHIPPED)
@@ -352,4 +353,4 @@ def test_an_accuracy_that_cannot_be_is_refused(changes: dict[str, object], said:
     assert known is not None
     data = known.model_dump(mode="json") | changes
     with pytest.raises(ValidationError, match=said):
-        catalog.Accuracy.model_validate_json(json.dumps(data))
+        Accuracy.model_validate_json(json.dumps(data))
