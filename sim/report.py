@@ -78,11 +78,15 @@ def drafting_line(setup: Setup) -> str:
     requests = f", {scenario.load.concurrency} requests in lock-step; tok/s is their sum" if several else ""
     if scenario.is_plain:
         return f"plain decoding (acceptance is not used){requests}"
-    block, budget, shape = scenario.drafted
-    drafted = f"budget {budget} (M = {scenario.verify_tokens}), tree on {scenario.tree.builder.value}"
-    if shape is Shape.CHAIN:
-        drafted = f"chain of {scenario.drafted.nodes} (M = {scenario.verify_tokens})"
-    return f"{setup.drafter.name}, block {block}, {drafted}{requests}"
+    spec, tokens = scenario.drafted, f"(M = {scenario.verify_tokens})"
+    match spec.shape:
+        case Shape.DDTREE:
+            drafted = f"budget {spec.budget} {tokens}, tree on {scenario.tree.builder.value}"
+        case Shape.CHAIN:
+            drafted = f"chain of {spec.nodes} {tokens}"
+        case Shape.EAGLE:
+            drafted = f"EAGLE tree of {spec.nodes}, top {spec.top_k} {tokens}"
+    return f"{setup.drafter.name}, block {spec.block}, {drafted}{requests}"
 
 
 def quantities(summary: Summary) -> Table:
@@ -256,8 +260,8 @@ def drafting_notes(setup: Setup) -> list[str]:
     if setup.scenario.is_plain:
         return []
     found = acceptance_notes(setup)
-    block, trained = setup.scenario.drafter.block, setup.drafter.trained_block
-    if block > trained:
+    block, trained = setup.scenario.drafter.block, setup.drafter.longest_block
+    if trained is not None and block > trained:
         found.append(
             f"{setup.drafter.name} was trained at block {trained}; at block {block} it may gain nothing."
         )

@@ -44,6 +44,7 @@ KEEP_ANCHOR = ("anchor", "runs", "seed", "load.output_tokens")
 """Overrides of these leave the question as it was; any other takes the published figure away."""
 MAX_BUDGET = 4096
 MAX_BLOCK = 256
+MAX_TOP_K = 64
 MAX_CONTEXT = 1_000_000
 
 
@@ -67,19 +68,34 @@ class Drafting(Strict):
     model: str = "kimi_dflash"
     """Catalog name of the drafter."""
     block: int = Field(ge=0, le=MAX_BLOCK)
-    """Positions per draft pass, the known first token included; 0 or 1 drafts nothing."""
+    """Positions drafted a step, the known first token included; 0 or 1 drafts nothing.
+
+    A sequential drafter (EAGLE, MTP) takes block - 1 passes: vLLM's num_speculative_tokens, SGLang's
+    speculative_num_steps, plus one.
+    """
 
 
 class Tree(Strict):
     """The draft tree that one pass verifies."""
 
     budget: int = Field(ge=0, le=MAX_BUDGET)
-    """Tree nodes without the root; a verify pass has budget + 1 tokens. 0 is plain decoding."""
+    """Tree nodes without the root; a verify pass has budget + 1 tokens. 0 is plain decoding.
+
+    SGLang's speculative_num_draft_tokens counts the root: budget + 1.
+    """
     shape: Shape = Shape.DDTREE
-    """ddtree: the most probable prefixes; chain: first choices alone, block - 1 nodes at most."""
+    """ddtree: the most probable prefixes; chain: first choices alone, block - 1 nodes at most; eagle: a beam."""
+    top_k: int | None = Field(default=None, ge=1, le=MAX_TOP_K)
+    """Of shape eagle alone: prefixes kept at every depth, and choices given to each (speculative_eagle_topk)."""
     builder: TreeBuilder = TreeBuilder.HOST
     workers: int = Field(default=1, ge=1, le=512)
     """Host threads that build trees, each those of some requests; Python has one."""
+
+    @model_validator(mode="after")
+    def _beam(self) -> Self:
+        if (self.shape is Shape.EAGLE) != (self.top_k is not None):
+            raise ValueError("top_k goes with shape eagle, and that with top_k (null takes it away)")
+        return self
 
 
 class Quality(Strict):
@@ -92,7 +108,9 @@ class Quality(Strict):
     budget: int | None = Field(default=None, ge=1, le=MAX_BUDGET)
     """... and this budget (the scenario's where left out) ..."""
     shape: Shape | None = None
-    """... and this shape (the scenario's where left out); other blocks, budgets and shapes follow."""
+    """... and this shape (the scenario's where left out) ..."""
+    top_k: int | None = Field(default=None, ge=1, le=MAX_TOP_K)
+    """... and this top_k (the scenario's where left out); other blocks, budgets and shapes follow."""
     off_spine: float | None = Field(default=None, ge=0, le=1)
     """Instead of the catalog's: what is left of a position's chance off the drafter's first choices."""
 
@@ -310,13 +328,18 @@ class Scenario(Strict):
     @property
     def drafted(self) -> TreeSpec:
         """The tree that a step drafts."""
-        return TreeSpec(self.drafter.block, self.tree.budget, self.tree.shape)
+        return TreeSpec(self.drafter.block, self.tree.budget, self.tree.shape, self.tree.top_k or 1)
 
     @property
     def asked_at(self) -> TreeSpec:
         """The tree at which the acceptance that is asked for holds."""
         quality, own = self.acceptance.quality or Quality(), self.drafted
-        return TreeSpec(quality.block or own.block, quality.budget or own.budget, quality.shape or own.shape)
+        return TreeSpec(
+            quality.block or own.block,
+            quality.budget or own.budget,
+            quality.shape or own.shape,
+            quality.top_k or own.top_k,
+        )
 
     @property
     def is_plain(self) -> bool:

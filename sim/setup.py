@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from hwmodels import catalog, sampled
-from hwmodels.catalog import Drafter
+from hwmodels.drafters import Drafter, Method
 from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
 from hwmodels.models import TargetModel
@@ -45,7 +45,7 @@ class Setup:
     def broken_limit(self) -> catalog.CaptureLimit | None:
         """The capture limit that this scenario's tree breaks, whether it is kept or lifted."""
         drafted = self.scenario.drafted
-        if self.scenario.is_plain or drafted.shape is Shape.CHAIN:
+        if self.scenario.is_plain or drafted.shape is not Shape.DDTREE:
             return None
         budget, capability = drafted.budget, self.machine.gpu.compute_capability
         for limit in self.machine.stack.dispatch.capture_limits:
@@ -60,6 +60,16 @@ class Setup:
         if broken and self.scenario.capture_limit is CapturePolicy.KEPT:
             return LaunchMode.EAGER
         return self.draft_launch
+
+    @property
+    def speculates_ahead(self) -> bool:
+        """Whether the host prepares a speculative step beside the GPUs, so that no launch holds them up.
+
+        A draft tree is waited for: DDTree needs the host for it, and SGLang's overlap takes chains alone.
+        """
+        chain = self.scenario.tree.shape is Shape.CHAIN
+        overlap = self.machine.stack.overlap
+        return overlap.speculative_schedule_ahead and chain and self.verify_launch is LaunchMode.GRAPH
 
     @property
     def draft_launch(self) -> LaunchMode:
@@ -86,8 +96,25 @@ def resolve(scenario: Scenario) -> Setup:
         machine=machine,
         trace=_trace(scenario),
     )
+    _check_method(setup)
     _check_memory(setup)
     return setup
+
+
+SHAPES = {
+    Method.DFLASH: (Shape.DDTREE, Shape.CHAIN),
+    Method.EAGLE: (Shape.CHAIN, Shape.EAGLE),
+    Method.MTP: (Shape.CHAIN, Shape.EAGLE),
+}
+"""Draft trees that each method can give."""
+
+
+def _check_method(setup: Setup) -> None:
+    """Refuse a tree that the drafter's method cannot give; ScenarioError."""
+    shape, known = setup.scenario.tree.shape, SHAPES[setup.drafter.method]
+    if not setup.scenario.is_plain and shape not in known:
+        problem = f"{setup.drafter.name} ({setup.drafter.method}) drafts {' or '.join(known)}, not {shape}"
+        raise ScenarioError("scenario", 0, "tree.shape", problem)
 
 
 def _trace(scenario: Scenario) -> Trace | None:
