@@ -249,8 +249,27 @@ class Overlap(Strict):
     ref: str
 
 
+class KvMemory(Strict):
+    """What a stack leaves of a GPU's memory for the attention cache, and in what portions it hands it out."""
+
+    fraction: Figure
+    """Of a GPU's memory: weights, workspaces and cache together."""
+    workspace_gib: Figure
+    """Of that, what is neither weights nor cache: activations, communication buffers, graphs."""
+    block_tokens: int = Field(ge=1)
+    """Cached tokens that are allocated together."""
+    ref: str
+    """Where the size of a block is stated."""
+
+    @model_validator(mode="after")
+    def _is_a_fraction(self) -> Self:
+        if not self.fraction.value <= 1:
+            raise ValueError(f"fraction must be at most 1, got {self.fraction.value}")
+        return self
+
+
 class Stack(Entry):
-    """A serving engine: its kernels, its host costs and what it overlaps."""
+    """A serving engine: its kernels, its host costs, its cache and what it overlaps."""
 
     framework: str
     """The ``framework`` column of rows measured in this engine; other rows are carried over."""
@@ -258,6 +277,7 @@ class Stack(Entry):
     attention: tuple[AttentionKernel, ...]
     allreduce: tuple[AllReduceChoice, ...]
     dispatch: Dispatch
+    memory: KvMemory
     overlap: Overlap
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hwmodels.catalog import Drafter, TargetModel
+from hwmodels.catalog import Drafter, KvMemory, TargetModel
 from hwmodels.roofline import cached_token_bytes, weight_bytes
 from hwmodels.work import BITS_PER_VALUE, DType
 
@@ -49,3 +49,8 @@ def drafter_bytes_per_rank(drafter: Drafter, ranks: int) -> float:
 def cache_bytes(model: TargetModel, tokens: int, dtype: DType) -> float:
     """Latent cache of *tokens* tokens in all layers; every TP rank holds the whole of it."""
     return tokens * model.layers * cached_token_bytes(model.latent, dtype)
+
+
+def cache_room_bytes(memory: KvMemory, gpu_gib: float, weights: float) -> float:
+    """What a GPU of *gpu_gib* has left for the cache beside *weights* bytes; below 0 if nothing."""
+    return (gpu_gib * memory.fraction.value - memory.workspace_gib.value) * GIB - weights

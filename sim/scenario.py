@@ -201,7 +201,7 @@ class Load(Strict):
     output_tokens: int = Field(default=512, ge=1, le=1_000_000)
     """A request decodes until it has committed at least this many tokens."""
     concurrency: int = Field(default=1, ge=1, le=512)
-    """Requests decoded together."""
+    """Requests decoded together, as far as they fit into the cache; the others wait."""
 
 
 class Anchor(Strict):
@@ -301,6 +301,11 @@ class Scenario(Strict):
     def max_acceptance_length(self) -> int:
         """The most tokens that one step can commit."""
         return 1 if self.is_plain else self.drafted.cap
+
+    @property
+    def request_tokens(self) -> int:
+        """Cached tokens that one request needs room for: all it ever has, and those of its last pass."""
+        return self.load.context_tokens + self.load.output_tokens + self.verify_tokens
 
     @property
     def verify_tokens(self) -> int:

@@ -50,7 +50,7 @@ def _tree_step(setup: Setup) -> StepGraph:
     """Draft a block, build the tree, verify it in one pass, accept, and only then go on."""
     step = _Step(setup)
     scenario = setup.scenario
-    requests, context = scenario.load.concurrency, scenario.load.context_tokens
+    requests, context = setup.requests, scenario.load.context_tokens
     shape = PassShape(requests, scenario.verify_tokens, context)
     chain = scenario.tree.shape is Shape.CHAIN
 
@@ -71,7 +71,7 @@ def _build_tree(step: _Step) -> tuple[list[int], list[int]]:
     and its kernels queue behind the tree kernel.
     """
     scenario = step.setup.scenario
-    requests, budget = scenario.load.concurrency, scenario.tree.budget
+    requests, budget = step.setup.requests, scenario.tree.budget
     positions = requests * (scenario.drafter.block - 1)
     candidates = positions * min(budget, step.setup.model.vocab) * TOP_K_ENTRY_BYTES
     dispatched = step.host(Phase.COPY_BACK, Component.LAUNCH, HostTask.TREE_DISPATCH)
@@ -95,7 +95,7 @@ def _build_tree(step: _Step) -> tuple[list[int], list[int]]:
 def _build_on_host(step: _Step, copied: int) -> list[int]:
     """Every request's tree, shared out over the workers; the last op of each worker."""
     scenario = step.setup.scenario
-    requests, budget = scenario.load.concurrency, scenario.tree.budget
+    requests, budget = step.setup.requests, scenario.tree.budget
     workers = min(scenario.tree.workers, requests)
     operations, last = heap_operations(step.setup), []
     for worker in range(workers):
@@ -111,7 +111,7 @@ def _build_on_host(step: _Step, copied: int) -> list[int]:
 def _pick_chain(step: _Step) -> tuple[list[int], list[int]]:
     """First choices, which never leave the GPUs: the verify pass may be launched at once."""
     scenario = step.setup.scenario
-    positions = scenario.load.concurrency * (scenario.drafter.block - 1)
+    positions = step.setup.requests * (scenario.drafter.block - 1)
     launched = step.add(Phase.COPY_BACK, Component.LAUNCH, EagerLaunch(1, False), [PYTHON])
     step.per_rank(Phase.COPY_BACK, Component.TREE, GpuKernel(GpuTask.TOP_K, positions), [launched])
     choices = AllGather(positions * TOP_K_ENTRY_BYTES * step.ranks, step.ranks)
@@ -123,7 +123,7 @@ def _accept(step: _Step, tokens: int) -> None:
     """Greedy walk down the tree, KV compaction, accepted ids to the host, synchronise."""
     setup = step.setup
     model = setup.model
-    longest = setup.scenario.load.concurrency * setup.scenario.max_acceptance_length
+    longest = setup.requests * setup.scenario.max_acceptance_length
     # Read and written once.
     moved = 2 * int(cache_bytes(model, longest, setup.scenario.kv.dtype))
     works = (
@@ -142,8 +142,7 @@ def _accept(step: _Step, tokens: int) -> None:
 def _plain_step(setup: Setup) -> StepGraph:
     """One token for each request. With schedule-ahead the host runs beside the GPU, not before it."""
     step = _Step(setup)
-    load = setup.scenario.load
-    shape = PassShape(load.concurrency, 1, load.context_tokens)
+    shape = PassShape(setup.requests, 1, setup.scenario.load.context_tokens)
     ahead = setup.machine.stack.overlap.schedule_ahead and setup.verify_launch is LaunchMode.GRAPH
     scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
     kernels = verify_pass(setup, shape)
