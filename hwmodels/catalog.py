@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from hwmodels.documents import (
     Document,
@@ -25,9 +25,11 @@ from hwmodels.documents import (
     resolve,
     validate,
 )
+from hwmodels.entry import Entry, Figure
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
 from hwmodels.measured import SHIPPED, SUFFIX
+from hwmodels.models import TargetModel
 from hwmodels.work import DType
 
 DATA = Path(__file__).resolve().parent / "data"
@@ -43,47 +45,6 @@ class Kind(Enum):
     STACK = "stacks"
     MODEL = "models"
     DRAFTER = "drafters"
-
-
-class Figure(Strict):
-    """A non-negative number with its provenance."""
-
-    value: float = Field(ge=0)
-    source: Source
-    ref: str = Field(min_length=3)
-    """The repository, paper, datasheet or derivation behind the value."""
-    range: tuple[float, float] | None = None
-    """Low and high end of what is not known, where a source gives one."""
-
-    @field_validator("source", mode="before")
-    @classmethod
-    def _any_case(cls, source: Any) -> Any:
-        """Reports print sources in capitals, so they may be written so."""
-        return source.lower() if isinstance(source, str) else source
-
-    @model_validator(mode="after")
-    def _value_lies_in_range(self) -> Self:
-        if self.range and not self.range[0] <= self.value <= self.range[1]:
-            raise ValueError(
-                f"value {self.value} lies outside its range {list(self.range)}"
-                " (an entry that extends another inherits its range; range: null takes it away)"
-            )
-        return self
-
-    @property
-    def spread(self) -> float:
-        """Relative one-sigma uncertainty: a range is read as +- 2 sigma."""
-        if not self.range or not self.value:
-            return 0.0
-        return (self.range[1] - self.range[0]) / 4 / self.value
-
-
-class Entry(Strict):
-    """What every catalog file has."""
-
-    name: str
-    title: str
-    notes: tuple[str, ...] = ()
 
 
 class GpuNoise(Strict):
@@ -281,42 +242,6 @@ class Stack(Entry):
     overlap: Overlap
 
 
-class TargetModel(Entry):
-    """An MLA + MoE transformer. Sizes are for the whole model, before sharding."""
-
-    ref: str
-    layers: int = Field(ge=1)
-    dense_layers: int = Field(ge=0)
-    hidden: int = Field(ge=1)
-    dense_intermediate: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    q_lora: int = Field(ge=1)
-    kv_lora: int = Field(ge=1)
-    nope_dim: int = Field(ge=1)
-    rope_dim: int = Field(ge=1)
-    v_dim: int = Field(ge=1)
-    experts: int = Field(ge=1)
-    top_k: int = Field(ge=1)
-    shared_experts: int = Field(ge=0)
-    expert_intermediate: int = Field(ge=1)
-    vocab: int = Field(ge=1)
-    dense_dtype: DType
-    expert_dtype: DType
-
-    @model_validator(mode="after")
-    def _sizes_agree(self) -> Self:
-        if self.dense_layers > self.layers:
-            raise ValueError(f"dense_layers {self.dense_layers} exceeds layers {self.layers}")
-        if self.top_k > self.experts:
-            raise ValueError(f"top_k {self.top_k} exceeds experts {self.experts}")
-        return self
-
-    @property
-    def latent(self) -> int:
-        """Cached values per token and layer."""
-        return self.kv_lora + self.rope_dim
-
-
 class Accuracy(Strict):
     """How often a drafter is right, fitted to published acceptance.
 
@@ -398,8 +323,9 @@ def _load(kind: Kind, name: str) -> Entry:
 
 
 def _inheritance(kind: Kind) -> Inheritance:
-    """What is measured on one GPU says nothing of another that extends it."""
-    return Inheritance(library=DATA / kind.value, own=frozenset({"measured"}), prepare=_with_measured)
+    """Names and measurements of one entry say nothing of another that extends it."""
+    own = frozenset({"aliases", "measured"})
+    return Inheritance(library=DATA / kind.value, own=own, prepare=_with_measured)
 
 
 def _with_measured(document: Document, folder: Path) -> Document:

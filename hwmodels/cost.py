@@ -16,7 +16,6 @@ from hwmodels.catalog import (
     AllReduceChoice,
     AttentionKernel,
     ExpertKernel,
-    Figure,
     Gpu,
     Host,
     Interconnect,
@@ -24,6 +23,7 @@ from hwmodels.catalog import (
     QueryScaling,
     Stack,
 )
+from hwmodels.entry import Figure
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Estimate, Source, weakest
 from hwmodels.sampled import Answer, Samples, Silence
@@ -45,6 +45,7 @@ from hwmodels.work import (
     GroupedExperts,
     HostTask,
     HostWork,
+    IndexScores,
     LinkWork,
     MlaAttention,
     StreamContention,
@@ -127,7 +128,7 @@ class CostModel:
                 return self._experts(work)
             case MlaAttention():
                 return self._attention(work)
-            case BatchedGemm() | GqaAttention() | Elementwise():
+            case BatchedGemm() | GqaAttention() | IndexScores() | Elementwise():
                 return self._streamed(work)
             case StreamContention():
                 return self._contention(work)
@@ -260,7 +261,7 @@ class CostModel:
         kernel = self.attention_kernel()
         grid = tables.mla_decode(self.machine.gpu.measured_as, kernel, work.heads, work.dtype)
         served = work.requests * (work.queries if kernel.query_scaling is QueryScaling.AS_BATCH else 1)
-        exact = work.queries == 1 and self._breaks(work) == 0 and grid.covers(served, work.context)
+        exact = work.queries == 1 and self._breaks(work) == 0 and grid.covers(served, work.seen)
         seconds = self._one_pass(grid, served, work) + self._query_seconds(kernel, work)
         seconds += self._fragmentation_seconds(work, served)
         source = Source.MEASURED if exact else self._scaled_attention(kernel, work)
@@ -281,12 +282,12 @@ class CostModel:
 
     def _one_pass(self, grid: tables.Grid, served: int, work: MlaAttention) -> float:
         """Table time, plus DRAM time of what lies beyond the table."""
-        batch, context = grid.clamp(served, work.context)
-        beyond = max(0.0, served * work.context - batch * context) * _token_bytes(work)
-        return self._here(grid(served, work.context)) + beyond / self._achieved()
+        batch, context = grid.clamp(served, work.seen)
+        beyond = max(0.0, served * work.seen - batch * context) * _token_bytes(work)
+        return self._here(grid(served, work.seen)) + beyond / self._achieved()
 
     def _query_seconds(self, kernel: AttentionKernel, work: MlaAttention) -> float:
-        cache_bytes = work.requests * work.context * _token_bytes(work)
+        cache_bytes = work.requests * work.seen * _token_bytes(work)
         match kernel.query_scaling:
             case QueryScaling.AS_BATCH:
                 return 0.0
@@ -307,7 +308,7 @@ class CostModel:
     @staticmethod
     def _breaks(work: MlaAttention) -> int:
         """Breaks between contiguous runs in one request's cache."""
-        return max(0, -(-work.context // work.run_tokens) - 1)
+        return max(0, -(-work.seen // work.run_tokens) - 1)
 
     def _achieved(self) -> float:
         return self.machine.gpu.achieved_bandwidth_gb_s.value * GB

@@ -11,9 +11,11 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -254,20 +256,36 @@ def _translate(
 ) -> DocumentError:
     # An unknown key first: it usually explains why another one is missing.
     first = min(problem.errors(include_url=False), key=lambda found: found["type"] != "extra_forbidden")
-    path = tuple(first["loc"])
+    kind, location = first["type"], tuple(first["loc"])
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        location = (*location, first["ctx"]["discriminator"].strip("'"))
+    path = _without_tags(document.data, location)
     where = (*document.place(path), dotted(path))
-    kind = first["type"]
     if kind == "extra_forbidden":
-        known = known_keys(model, path[:-1])
+        known = known_keys(model, location[:-1])
         return error(*where, f"unknown key{did_you_mean(str(path[-1]), known)}")
-    if kind == "missing":
+    if kind in ("missing", "union_tag_not_found"):
         return error(*where, "missing, and it has no default")
     if kind == "value_error":
         return error(*where, str(first["ctx"]["error"]))
+    if kind == "union_tag_invalid":
+        tags = ", ".join(re.findall("'[^']*'", first["ctx"]["expected_tags"]))
+        return error(*where, f"expected one of {tags}, got '{first['ctx']['tag']}'")
     wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
     wanted = wanted.replace("an object", "a mapping of keys to values").replace("array", "list")
     hint = did_you_mean_choice(first)
     return error(*where, f"expected {wanted}, got {json.dumps(first['input'])}{hint}")
+
+
+def _without_tags(data: Any, location: KeyPath) -> KeyPath:
+    """*location* without the tags of unions that pydantic puts in: the file has no such keys."""
+    path: list[str | int] = []
+    for part in location[:-1]:
+        if isinstance(data, dict) and part not in data:
+            continue
+        path.append(part)
+        data = data[part]
+    return (*path, *location[-1:])
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
@@ -289,21 +307,26 @@ def did_you_mean_choice(problem: Any) -> str:
 
 def known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
     """The keys that *model* allows at *path*."""
-    current: Any = model
+    current: list[type[BaseModel]] = [model]
     for part in path:
+        fields = [member.model_fields[part] for member in current if part in member.model_fields]
+        tagged = [member for member in current if part in _tags(member)]
         # Positions of lists and keys of mappings lead no deeper: their model was found with the field.
-        if part in current.model_fields:
-            current = _submodel(current.model_fields[part].annotation)
-        if current is None:
-            return []
-    return list(current.model_fields)
+        if fields:
+            current = [found for field in fields for found in _submodels(field.annotation)]
+        elif tagged:
+            current = tagged
+    return list(dict.fromkeys(key for member in current for key in member.model_fields))
 
 
-def _submodel(annotation: Any) -> Any:
+def _submodels(annotation: Any) -> list[type[BaseModel]]:
+    """The models that *annotation* allows."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in getattr(annotation, "__args__", ()):
-        found = _submodel(argument)
-        if found is not None:
-            return found
-    return None
+        return [annotation]
+    return [found for argument in getattr(annotation, "__args__", ()) for found in _submodels(argument)]
+
+
+def _tags(model: type[BaseModel]) -> list[str]:
+    """What tells *model* apart from the other members of a union."""
+    arguments = (a for f in model.model_fields.values() for a in getattr(f.annotation, "__args__", ()))
+    return [argument.value for argument in arguments if isinstance(argument, Enum)]

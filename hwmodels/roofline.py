@@ -18,11 +18,16 @@ from hwmodels.work import (
     GpuWork,
     GqaAttention,
     GroupedExperts,
+    IndexScores,
     MlaAttention,
     StreamContention,
 )
 
 ACTIVATION_BYTES = 2
+STATE_BYTES = 4
+"""The state of linear attention is kept in fp32 (mamba_ssm_dtype of the Qwen3.5 checkpoints)."""
+INDEX_SCALE_BYTES = 4
+"""One fp32 scale beside every fp8 index key."""
 
 
 def cached_token_bytes(latent: int, dtype: DType) -> float:
@@ -58,14 +63,17 @@ def demand(work: GpuWork) -> Demand:
             moved = work.touched * values * BITS_PER_VALUE[work.dtype] / 8
             return Demand(moved, 2.0 * work.tokens * work.top_k * values, work.dtype)
         case MlaAttention():
-            moved = work.requests * work.context * cached_token_bytes(work.latent, work.dtype)
-            pairs = work.requests * work.queries * work.heads * work.context
+            moved = work.requests * work.seen * cached_token_bytes(work.latent, work.dtype)
+            pairs = work.requests * work.queries * work.heads * work.seen
             return Demand(moved, 2.0 * pairs * (work.latent + work.latent), work.dtype)
         case GqaAttention():
-            seen = min(work.context, work.window)
-            cached = 2 * work.requests * seen * work.kv_heads * work.head_dim
-            pairs = work.requests * work.queries * work.heads * (seen + work.queries)
+            cached = 2 * work.requests * work.seen * work.kv_heads * work.head_dim
+            pairs = work.requests * work.queries * work.heads * (work.seen + work.queries)
             return Demand(cached * BITS_PER_VALUE[work.dtype] / 8, 4.0 * pairs * work.head_dim, work.dtype)
+        case IndexScores():
+            keys = work.requests * work.context * (work.head_dim + INDEX_SCALE_BYTES)
+            pairs = work.requests * work.queries * work.heads * work.context
+            return Demand(keys, 2.0 * pairs * work.head_dim, DType.FP8)
         case Elementwise(size_bytes) | StreamContention(size_bytes):
             return Demand(size_bytes, 0.0, DType.BF16)
         case GpuKernel():

@@ -110,6 +110,13 @@ class MlaAttention:
     latent: int
     dtype: DType
     run_tokens: int
+    window: int | None = None
+    """Cached tokens that each query attends to at most (sparse attention)."""
+
+    @property
+    def seen(self) -> int:
+        """Cached tokens that each query attends to."""
+        return self.context if self.window is None else min(self.context, self.window)
 
     def at_context(self, context: int) -> Self:
         """The same work over another *context*."""
@@ -118,16 +125,36 @@ class MlaAttention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GqaAttention:
-    """Grouped-query attention of *requests* x *queries* tokens over min(context, window) cached ones."""
+    """Grouped-query attention of *requests* x *queries* tokens over the last *window* of *context*."""
 
     requests: int = 1
     queries: int
     context: int
-    window: int
+    window: int | None
     heads: int
     kv_heads: int
     head_dim: int
     dtype: DType
+
+    @property
+    def seen(self) -> int:
+        """Cached tokens that each query attends to."""
+        return self.context if self.window is None else min(self.context, self.window)
+
+    def at_context(self, context: int) -> Self:
+        """The same work over another *context*."""
+        return replace(self, context=context)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexScores:
+    """Scores of *requests* x *queries* tokens against every cached index key (fp8, scaled), and top-k."""
+
+    requests: int
+    queries: int
+    context: int
+    heads: int
+    head_dim: int
 
     def at_context(self, context: int) -> Self:
         """The same work over another *context*."""
@@ -208,13 +235,14 @@ class Barrier:
     """No work: a point that waits for others."""
 
 
-ContextWork = MlaAttention | GqaAttention
+ContextWork = MlaAttention | GqaAttention | IndexScores
 GpuWork = (
     Gemm
     | BatchedGemm
     | GroupedExperts
     | MlaAttention
     | GqaAttention
+    | IndexScores
     | Elementwise
     | StreamContention
     | GpuKernel

@@ -203,14 +203,16 @@ def _lengths(setup: Setup) -> list[float]:
 def _measured_layer_us(setup: Setup, gpu: str, tokens: int) -> float:
     """One INT4 expert layer on one TP-8 rank of *gpu*, from the fit to measured rows."""
     model = setup.model
-    touched = experts_touched(tokens, model.experts, model.top_k)
+    routed = model.experts
+    assert routed is not None
+    touched = experts_touched(tokens, routed.count, routed.top_k)
     work = GroupedExperts(
         tokens=tokens,
         touched=touched,
-        experts=model.experts,
-        top_k=model.top_k,
+        experts=routed.count,
+        top_k=routed.top_k,
         hidden=model.hidden,
-        intermediate=model.expert_intermediate // RANKS,
+        intermediate=routed.intermediate // RANKS,
         dtype=DType.INT4,
     )
     return _costs_on(setup, gpu).estimate(work).seconds * 1e6

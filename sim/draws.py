@@ -36,6 +36,7 @@ from hwmodels.work import (
     GraphLaunch,
     GroupedExperts,
     HostWork,
+    IndexScores,
     MlaAttention,
     StreamContention,
     Work,
@@ -87,7 +88,7 @@ def family_of(work: Work) -> Family:
     match work:
         case GroupedExperts():
             return Family.EXPERTS
-        case MlaAttention() | GqaAttention():
+        case MlaAttention() | GqaAttention() | IndexScores():
             return Family.ATTENTION
         case AllReduce() | AllGather():
             return Family.LINK

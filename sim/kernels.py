@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
-from hwmodels.catalog import Drafter, TargetModel
-from hwmodels.roofline import ACTIVATION_BYTES, weight_bytes
+from hwmodels.catalog import Drafter
+from hwmodels.models import Gqa, LinearAttention, Mla, RoutedExperts, TargetModel
+from hwmodels.roofline import ACTIVATION_BYTES, STATE_BYTES, weight_bytes
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -21,6 +22,7 @@ from hwmodels.work import (
     Gemm,
     GqaAttention,
     GroupedExperts,
+    IndexScores,
     MlaAttention,
     StreamContention,
     Work,
@@ -68,9 +70,12 @@ def verify_pass(setup: Setup, shape: PassShape) -> list[Kernel]:
     """The target's forward pass: every layer, then logits on every rank."""
     kernels: list[Kernel] = []
     for layer in range(setup.model.layers):
-        kernels += _attention_block(setup, shape)
-        dense = layer < setup.model.dense_layers
-        kernels += _dense_mlp(setup, shape.tokens) if dense else _expert_mlp(setup, shape.tokens)
+        kernels += _norm(setup, shape.tokens)
+        kernels += _token_mixer(setup, shape, layer)
+        kernels.append(_allreduce(setup, shape.tokens))
+        kernels += _norm(setup, shape.tokens)
+        kernels += _mlp(setup, shape.tokens, layer)
+        kernels.append(_allreduce(setup, shape.tokens))
     return kernels + list(_logits(setup, shape.tokens))
 
 
@@ -86,41 +91,14 @@ def _small(values: int) -> Kernel:
     return Kernel(Component.SMALL_KERNELS, Elementwise(ACTIVATION_BYTES * values))
 
 
-def _attention_block(setup: Setup, shape: PassShape) -> Iterator[Kernel]:
-    model, ranks, tokens = setup.model, setup.machine.ranks, shape.tokens
-    heads, dtype = model.heads // ranks, model.dense_dtype
-    query_dim = model.nope_dim + model.rope_dim
-    yield from _norm(setup, tokens)
-    yield _dense(Gemm(tokens, model.q_lora + model.latent, model.hidden, dtype))
-    yield _small(2 * tokens * (model.q_lora + model.latent))
-    yield _dense(Gemm(tokens, heads * query_dim, model.q_lora, dtype))
-    yield _dense(BatchedGemm(heads, tokens, model.kv_lora, model.nope_dim, DType.BF16))
-    yield _small(2 * tokens * (heads * model.rope_dim + model.latent))
-    yield Kernel(
-        Component.ATTENTION,
-        _mla(setup, shape, heads),
-        launches=int(setup.machine.stack.dispatch.attention_kernels.value),
-    )
-    yield _dense(BatchedGemm(heads, tokens, model.v_dim, model.kv_lora, DType.BF16))
-    yield _dense(Gemm(tokens, model.hidden, heads * model.v_dim, dtype))
-    yield _allreduce(setup, tokens)
-
-
-def _mla(setup: Setup, shape: PassShape, heads: int) -> MlaAttention:
-    cache = setup.scenario.kv
-    return MlaAttention(
-        requests=shape.requests,
-        queries=shape.queries,
-        context=shape.context,
-        heads=heads,
-        latent=setup.model.latent,
-        dtype=cache.dtype,
-        run_tokens=cache.run_tokens,
-    )
-
-
 def _dense(work: Gemm | BatchedGemm) -> Kernel:
     return Kernel(Component.DENSE, work)
+
+
+def _attention(setup: Setup, work: Work) -> Kernel:
+    """Attention itself, in as many kernels as the stack launches for it."""
+    launches = int(setup.machine.stack.dispatch.attention_kernels.value)
+    return Kernel(Component.ATTENTION, work, launches)
 
 
 def _allreduce(setup: Setup, tokens: int) -> Kernel:
@@ -128,72 +106,165 @@ def _allreduce(setup: Setup, tokens: int) -> Kernel:
     return Kernel(Component.ALLREDUCE, AllReduce(size, setup.machine.ranks))
 
 
-def _dense_mlp(setup: Setup, tokens: int) -> Iterator[Kernel]:
-    width = setup.model.dense_intermediate // setup.machine.ranks
-    yield from _norm(setup, tokens)
-    yield from _gated_mlp(setup, tokens, width)
-    yield _allreduce(setup, tokens)
+def _token_mixer(setup: Setup, shape: PassShape, layer: int) -> Iterator[Kernel]:
+    """Latent, grouped-query or linear attention with its projections, before the AllReduce."""
+    model = setup.model
+    if model.linear_attention is not None and model.is_linear(layer):
+        return _delta_rule(setup, shape, model.linear_attention)
+    match model.attention:
+        case Mla():
+            return _latent_attention(setup, shape, model.attention)
+        case Gqa():
+            return _grouped_attention(setup, shape, model.attention)
+        case _:
+            assert_never(model.attention)
+
+
+def _latent_attention(setup: Setup, shape: PassShape, mla: Mla) -> Iterator[Kernel]:
+    model, ranks, tokens = setup.model, setup.machine.ranks, shape.tokens
+    heads, dtype = max(1, mla.heads // ranks), model.dense_dtype
+    query_dim = mla.nope_dim + mla.rope_dim
+    yield _dense(Gemm(tokens, mla.q_lora + mla.latent, model.hidden, dtype))
+    yield _small(2 * tokens * (mla.q_lora + mla.latent))
+    yield _dense(Gemm(tokens, heads * query_dim, mla.q_lora, dtype))
+    yield _dense(BatchedGemm(heads, tokens, mla.kv_lora, mla.nope_dim, DType.BF16))
+    yield _small(2 * tokens * (heads * mla.rope_dim + mla.latent))
+    yield from _index(setup, shape, mla)
+    yield _attention(setup, _mla(setup, shape, mla, heads))
+    yield _dense(BatchedGemm(heads, tokens, mla.v_dim, mla.kv_lora, DType.BF16))
+    yield _dense(Gemm(tokens, model.hidden, heads * mla.v_dim, dtype))
+
+
+def _mla(setup: Setup, shape: PassShape, mla: Mla, heads: int) -> MlaAttention:
+    cache = setup.scenario.kv
+    return MlaAttention(
+        requests=shape.requests,
+        queries=shape.queries,
+        context=shape.context,
+        heads=heads,
+        latent=mla.latent,
+        dtype=cache.dtype,
+        run_tokens=cache.run_tokens,
+        window=None if mla.index is None else mla.index.top_k,
+    )
+
+
+def _index(setup: Setup, shape: PassShape, mla: Mla) -> Iterator[Kernel]:
+    """The indexer of sparse attention, whole on every rank: its projections, scores and top-k."""
+    index = mla.index
+    if index is None:
+        return
+    tokens, hidden, dtype = shape.tokens, setup.model.hidden, setup.model.dense_dtype
+    yield _dense(Gemm(tokens, index.heads * index.head_dim, mla.q_lora, dtype))
+    yield _dense(Gemm(tokens, index.head_dim + index.heads, hidden, dtype))
+    yield _small(2 * tokens * (index.heads + 1) * index.head_dim)
+    yield Kernel(
+        Component.ATTENTION,
+        IndexScores(
+            requests=shape.requests,
+            queries=shape.queries,
+            context=shape.context,
+            heads=index.heads,
+            head_dim=index.head_dim,
+        ),
+        launches=2,
+    )
+
+
+def _grouped_attention(setup: Setup, shape: PassShape, gqa: Gqa) -> Iterator[Kernel]:
+    model, ranks, tokens = setup.model, setup.machine.ranks, shape.tokens
+    heads, kv_heads = max(1, gqa.heads // ranks), gqa.kv_heads_on(ranks)
+    projected = ((2 if gqa.output_gate else 1) * heads + 2 * kv_heads) * gqa.head_dim
+    yield _dense(Gemm(tokens, projected, model.hidden, model.dense_dtype))
+    yield _small(2 * tokens * (heads + 2 * kv_heads) * gqa.head_dim)
+    attention = GqaAttention(
+        requests=shape.requests,
+        queries=shape.queries,
+        context=shape.context,
+        window=None,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=gqa.head_dim,
+        dtype=setup.scenario.kv.dtype,
+    )
+    yield _attention(setup, attention)
+    if gqa.output_gate:
+        yield _small(3 * tokens * heads * gqa.head_dim)
+    yield _dense(Gemm(tokens, model.hidden, heads * gqa.head_dim, model.dense_dtype))
+
+
+def _delta_rule(setup: Setup, shape: PassShape, linear: LinearAttention) -> Iterator[Kernel]:
+    """Projections, short convolution, the recurrence over the state, gated norm, output.
+
+    The state is read once and kept for every position of the pass, so that a rejected
+    draft can be undone.
+    """
+    model, ranks, tokens = setup.model, setup.machine.ranks, shape.tokens
+    keys = linear.key_heads * linear.key_dim // ranks
+    values = linear.value_heads * linear.value_dim // ranks
+    mixed = 2 * keys + values
+    states = values * linear.key_dim * (shape.requests + tokens)
+    yield _dense(Gemm(tokens, mixed + values, model.hidden, model.dense_dtype))
+    yield _dense(Gemm(tokens, max(1, 2 * linear.value_heads // ranks), model.hidden, model.dense_dtype))
+    yield _small(mixed * (2 * tokens + linear.conv_width * shape.requests))
+    yield Kernel(Component.ATTENTION, Elementwise(STATE_BYTES * states))
+    yield _small(3 * tokens * values)
+    yield _dense(Gemm(tokens, model.hidden, values, model.dense_dtype))
+
+
+def _mlp(setup: Setup, tokens: int, layer: int) -> Iterator[Kernel]:
+    """Dense MLP or routed experts, before the AllReduce."""
+    routed = setup.model.experts
+    if routed is None or layer < setup.model.dense_layers:
+        return _gated_mlp(setup, tokens, setup.model.dense_intermediate // setup.machine.ranks)
+    return _expert_mlp(setup, tokens, routed)
 
 
 def _gated_mlp(setup: Setup, tokens: int, width: int) -> Iterator[Kernel]:
     """Gate and up projection, activation, down projection, *width* wide on this rank."""
     model = setup.model
-    yield _dense(Gemm(tokens, 2 * width, model.hidden, model.dense_dtype))
+    yield _dense(Gemm(tokens, 2 * width, model.hidden, model.plain_mlp_dtype))
     yield _small(3 * tokens * width)
-    yield _dense(Gemm(tokens, model.hidden, width, model.dense_dtype))
+    yield _dense(Gemm(tokens, model.hidden, width, model.plain_mlp_dtype))
 
 
-def _expert_mlp(setup: Setup, tokens: int) -> Iterator[Kernel]:
+def _expert_mlp(setup: Setup, tokens: int, routed: RoutedExperts) -> Iterator[Kernel]:
     """Router and routed experts beside the shared expert, then the sum of both.
 
     On a stream of its own the shared expert still takes DRAM bandwidth from the
     routed ones; ``StreamContention`` charges its weight bytes to the main stream.
     """
     model = setup.model
-    beside = setup.machine.stack.overlap.shared_expert_stream and model.shared_experts > 0
-    yield from _norm(setup, tokens)
-    shared = list(_shared_expert(setup, tokens)) if model.shared_experts else []
+    beside = setup.machine.stack.overlap.shared_expert_stream and routed.shared > 0
+    width = routed.shared * routed.intermediate // setup.machine.ranks
+    shared = list(_gated_mlp(setup, tokens, width)) if routed.shared else []
     if beside:
         yield from (kernel._replace(stream=CudaStream.SIDE) for kernel in shared)
-    yield _dense(Gemm(tokens, model.experts, model.hidden, DType.BF16))
+    yield _dense(Gemm(tokens, routed.count, model.hidden, DType.BF16))
     yield Kernel(
         Component.EXPERTS,
-        _experts(setup, tokens),
+        _experts(setup, tokens, routed),
         launches=int(setup.machine.stack.dispatch.expert_kernels.value),
     )
     if beside:
-        yield Kernel(Component.DENSE, StreamContention(_shared_bytes(setup)), launches=0)
+        moved = int(3 * weight_bytes(width, model.hidden, model.plain_mlp_dtype))
+        yield Kernel(Component.DENSE, StreamContention(moved), launches=0)
     else:
         yield from shared
     if shared:
         yield _small(3 * tokens * model.hidden)._replace(joins=True)
-    yield _allreduce(setup, tokens)
 
 
-def _shared_width(setup: Setup) -> int:
-    return setup.model.shared_experts * setup.model.expert_intermediate // setup.machine.ranks
-
-
-def _shared_expert(setup: Setup, tokens: int) -> Iterator[Kernel]:
-    yield from _gated_mlp(setup, tokens, _shared_width(setup))
-
-
-def _shared_bytes(setup: Setup) -> int:
-    model = setup.model
-    return int(3 * weight_bytes(_shared_width(setup), model.hidden, model.dense_dtype))
-
-
-def _experts(setup: Setup, tokens: int) -> GroupedExperts:
-    model = setup.model
-    touched = experts_touched(tokens, model.experts, model.top_k, setup.scenario.experts.routing_correlation)
+def _experts(setup: Setup, tokens: int, routed: RoutedExperts) -> GroupedExperts:
+    correlation = setup.scenario.experts.routing_correlation
     return GroupedExperts(
         tokens=tokens,
-        touched=touched,
-        experts=model.experts,
-        top_k=model.top_k,
-        hidden=model.hidden,
-        intermediate=model.expert_intermediate // setup.machine.ranks,
-        dtype=model.expert_dtype,
+        touched=experts_touched(tokens, routed.count, routed.top_k, correlation),
+        experts=routed.count,
+        top_k=routed.top_k,
+        hidden=setup.model.hidden,
+        intermediate=routed.intermediate // setup.machine.ranks,
+        dtype=routed.dtype,
     )
 
 
@@ -201,7 +272,7 @@ def _logits(setup: Setup, tokens: int) -> Iterator[Kernel]:
     """Final norm, LM head slice, and the gather of the logits."""
     model, ranks = setup.model, setup.machine.ranks
     yield _small(4 * tokens * model.hidden)
-    yield Kernel(Component.LM_HEAD, Gemm(tokens, model.vocab // ranks, model.hidden, DType.BF16))
+    yield Kernel(Component.LM_HEAD, Gemm(tokens, model.vocab // ranks, model.hidden, model.head_dtype))
     yield Kernel(Component.LM_HEAD, AllGather(ACTIVATION_BYTES * tokens * model.vocab, ranks))
 
 
@@ -256,7 +327,7 @@ def _draft_head(model: TargetModel, drafter: Drafter, shape: PassShape, ranks: i
     positions = shape.requests * (shape.queries - 1)
     return [
         _draft_small(4 * positions * drafter.hidden),
-        Gemm(positions, model.vocab // ranks, drafter.hidden, DType.BF16),
+        Gemm(positions, model.vocab // ranks, drafter.hidden, model.head_dtype),
     ]
 
 

@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hwmodels import catalog
-from hwmodels.catalog import Entry, Figure, Kind
+from hwmodels.catalog import Kind
 from hwmodels.documents import Strict
+from hwmodels.entry import Entry, Figure
 from sim.article import ClosedForm
 from sim.bench import Benchmark
 from sim.report import number, render

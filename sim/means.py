@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.estimate import Source
-from hwmodels.work import GqaAttention, MlaAttention
+from hwmodels.work import ContextWork
 from sim.errors import SimulationError
 from sim.graph import IntArray
 from sim.pieces import Pieces, along_piece
@@ -41,7 +41,7 @@ class BaseTimes:
         self._costs = setup.costs
         self._labels = pieces.labels
         works = [label.work for label in pieces.labels]
-        self._grow = [i for i, work in enumerate(works) if isinstance(work, MlaAttention | GqaAttention)]
+        self._grow = [i for i, work in enumerate(works) if isinstance(work, ContextWork)]
         fixed = [0.0 if i in self._grow else setup.costs.estimate(w).seconds for i, w in enumerate(works)]
         self._fixed = np.array(fixed)
         # Runs of a scenario meet the same contexts again and again.
@@ -67,7 +67,7 @@ class BaseTimes:
             self._known[row] = [
                 self._costs.estimate(work.at_context(self._first + row)).seconds
                 for work in works
-                if isinstance(work, MlaAttention | GqaAttention)
+                if isinstance(work, ContextWork)
             ]
         return np.asarray(self._known[rows])
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 
 from hwmodels import catalog, sampled
-from hwmodels.catalog import Drafter, TargetModel
+from hwmodels.catalog import Drafter
 from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
+from hwmodels.models import TargetModel
 from sim import memory, traces
 from sim.batching import Capacity
 from sim.choices import Shape
@@ -49,8 +51,10 @@ class Setup:
         if not scenario.is_plain:
             weights += memory.drafter_bytes_per_rank(self.drafter, ranks)
         room = memory.cache_room_bytes(stack.memory, self.machine.gpu.memory_gib.value, weights)
-        block = memory.cache_bytes(self.model, stack.memory.block_tokens, scenario.kv.dtype)
-        return Capacity(max(0, int(room // block)), -(-scenario.request_tokens // stack.memory.block_tokens))
+        block = memory.cache_bytes(self.model, stack.memory.block_tokens, scenario.kv.dtype, ranks)
+        tokens = -(-scenario.request_tokens // stack.memory.block_tokens)
+        state = memory.state_bytes(self.model, 1, ranks)
+        return Capacity(max(0, int(room // block)), tokens + ceil(state / block))
 
     @cached_property
     def requests(self) -> int:
@@ -131,7 +135,8 @@ def _check_memory(setup: Setup) -> None:
         return
     tokens, gpu, stack = setup.scenario.request_tokens, machine.gpu, machine.stack
     needed = memory.target_bytes_per_rank(setup.model, machine.ranks)
-    needed += memory.cache_bytes(setup.model, tokens, setup.scenario.kv.dtype)
+    needed += memory.cache_bytes(setup.model, tokens, setup.scenario.kv.dtype, machine.ranks)
+    needed += memory.state_bytes(setup.model, 1, machine.ranks)
     if not setup.scenario.is_plain:
         needed += memory.drafter_bytes_per_rank(setup.drafter, machine.ranks)
     needed += stack.memory.workspace_gib.value * memory.GIB

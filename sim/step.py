@@ -125,7 +125,7 @@ def _accept(step: _Step, tokens: int) -> None:
     model = setup.model
     longest = setup.requests * setup.scenario.max_acceptance_length
     # Read and written once.
-    moved = 2 * int(cache_bytes(model, longest, setup.scenario.kv.dtype))
+    moved = 2 * int(cache_bytes(model, longest, setup.scenario.kv.dtype, step.ranks))
     works = (
         Elementwise(ACTIVATION_BYTES * tokens * model.vocab),
         GpuKernel(GpuTask.TREE_ACCEPT, tokens),

@@ -21,7 +21,7 @@ def test_kimi_weights_are_what_its_checkpoint_takes() -> None:
 
 def test_a_cached_token_is_what_the_model_card_implies() -> None:
     # 576 values x 61 layers x 1 byte.
-    assert cache_bytes(catalog.target_model("kimi_k2_6"), 1, DType.FP8) == 576 * 61
+    assert cache_bytes(catalog.target_model("kimi_k2_6"), 1, DType.FP8, 8) == 576 * 61
 
 
 def test_drafter_is_its_checkpoint() -> None:

@@ -18,6 +18,7 @@ from cuda.plan import FULL, MOST_HELD_NODES, PlanName, Subject, subjects
 from hwmodels import cases, catalog, measured
 from hwmodels.cases import AllReduceAlgorithm, AnyCase, Op
 from hwmodels.measured import Series
+from hwmodels.models import Mla
 from hwmodels.sampled import SERIES, Answer, Samples
 from hwmodels.work import DType, Gemm, GpuKernel, GpuTask, GraphLaunch, GroupedExperts, MlaAttention
 from sim.graph import Phase
@@ -87,10 +88,13 @@ def test_a_step_of_kimi_finds_its_kernels_in_the_plan(step: str, short: bool) ->
 
 def test_the_sizes_of_the_kernels_are_those_of_the_catalog() -> None:
     model = catalog.target_model("kimi_k2_6")
-    assert (model.hidden, model.experts, model.top_k) == (shapes.HIDDEN, shapes.EXPERTS, shapes.TOP_K)
-    assert model.latent == shapes.CACHE_WIDTH
+    routed, attention = model.experts, model.attention
+    assert routed is not None
+    assert isinstance(attention, Mla)
+    assert (model.hidden, routed.count, routed.top_k) == (shapes.HIDDEN, shapes.EXPERTS, shapes.TOP_K)
+    assert attention.latent == shapes.CACHE_WIDTH
     assert model.vocab // shapes.RANKS == shapes.VOCABULARY
-    assert model.expert_intermediate // shapes.RANKS == shapes.EXPERT_INTERMEDIATE
+    assert routed.intermediate // shapes.RANKS == shapes.EXPERT_INTERMEDIATE
 
 
 def test_one_gpu_has_a_stand_in_and_several_an_allreduce_over_all_of_them() -> None:

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from hwmodels import catalog, documents
-from hwmodels.catalog import Drafter, Entry, Figure, Gpu, Host, Interconnect, Kind, Stack, TargetModel
+from hwmodels.catalog import Drafter, Gpu, Host, Interconnect, Kind, Stack
 from hwmodels.documents import Document, KeyPath, dotted, resolve, validate
+from hwmodels.entry import Entry, Figure
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
+from hwmodels.models import Mla, TargetModel
 from hwmodels.work import DType
 
 MODELS: dict[Kind, type[Entry]] = {
@@ -169,9 +171,11 @@ def test_every_stack_names_known_gpus_and_covers_every_fabric(stack: str) -> Non
 # config.json of moonshotai/Kimi-K2.6.
 def test_kimi_has_its_published_shape() -> None:
     kimi = catalog.target_model("kimi_k2_6")
-    assert (kimi.layers, kimi.dense_layers, kimi.hidden, kimi.heads) == (61, 1, 7168, 64)
-    assert (kimi.experts, kimi.top_k, kimi.expert_intermediate) == (384, 8, 2048)
-    assert kimi.latent == 576
+    assert (kimi.layers, kimi.dense_layers, kimi.hidden, kimi.attention.heads) == (61, 1, 7168, 64)
+    assert kimi.experts is not None
+    assert (kimi.experts.count, kimi.experts.top_k, kimi.experts.intermediate) == (384, 8, 2048)
+    assert isinstance(kimi.attention, Mla)
+    assert kimi.attention.latent == 576
 
 
 LOADERS = {
@@ -305,8 +309,12 @@ def test_an_edited_gpu_is_refused_in_words(tmp_path: Path, old: str, new: str, e
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("top_k: 8", "top_k: 800", "top_k 800 exceeds experts 384"),
-        ("dense_layers: 1", "dense_layers: 99", "dense_layers 99 exceeds layers 61"),
+        ("top_k: 8", "top_k: 800", ":19: experts: top_k 800 exceeds the 384 experts"),
+        ("dense_layers: 1", "dense_layers: 99", ": dense_layers 99 exceeds layers 61"),
+        (", heads: 64", "", ":18: attention.heads: missing, and it has no default"),
+        ("q_lora", "qlora", ":18: attention.qlora: unknown key, did you mean 'q_lora'?"),
+        ("kind: mla", "kind: mqa", ":18: attention.kind: expected one of 'mla', 'gqa', got 'mqa'"),
+        ("kind: mla, ", "", ":18: attention.kind: missing, and it has no default"),
     ],
 )
 def test_sizes_of_a_model_must_agree(tmp_path: Path, old: str, new: str, expected: str) -> None:
@@ -314,7 +322,7 @@ def test_sizes_of_a_model_must_agree(tmp_path: Path, old: str, new: str, expecte
     own.write_text(path_of(Kind.MODEL, "kimi_k2_6").read_text().replace(old, new))
     with pytest.raises(DocumentError) as caught:
         catalog.target_model(str(own))
-    assert str(caught.value) == f"{own}: {expected}"
+    assert str(caught.value) == f"{own}{expected}"
 
 
 def test_no_shipped_file_comes_near_the_limits() -> None:

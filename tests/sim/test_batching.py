@@ -147,7 +147,7 @@ def test_the_cache_is_what_the_weights_leave() -> None:
     memory, gib = setup.machine.stack.memory, setup.machine.gpu.memory_gib.value
     weights = target_bytes_per_rank(setup.model, 8) + drafter_bytes_per_rank(setup.drafter, 8)
     tokens = setup.capacity.blocks * memory.block_tokens
-    used = weights + cache_bytes(setup.model, tokens, setup.scenario.kv.dtype)
+    used = weights + cache_bytes(setup.model, tokens, setup.scenario.kv.dtype, 8)
     assert used <= gib * memory.fraction.value * GIB
     assert used == pytest.approx(gib * memory.fraction.value * GIB, rel=1e-4)
 

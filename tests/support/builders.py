@@ -6,8 +6,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hwmodels.catalog import Figure, Gpu
+from hwmodels.catalog import Gpu
 from hwmodels.documents import Strict
+from hwmodels.entry import Figure
 from hwmodels.work import MlaAttention
 from sim import scenario
 from sim.graph import StepGraph

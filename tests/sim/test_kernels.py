@@ -1,0 +1,56 @@
+"""The target's forward pass, for every model of the catalog."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from texts import GOOD, scenario_from
+
+from hwmodels import catalog
+from hwmodels.roofline import weight_bytes
+from hwmodels.work import BatchedGemm, DType, Gemm, GroupedExperts, Work
+from sim.graph import Component
+from sim.kernels import PassShape, verify_pass
+from sim.memory import target_bytes_per_rank
+from sim.setup import Setup, resolve
+
+MODELS = catalog.names(catalog.Kind.MODEL)
+BASE = resolve(scenario_from(GOOD))
+
+
+def setup_of(model: str, ranks: int) -> Setup:
+    """The base setup with another model and another number of ranks."""
+    return replace(BASE, model=catalog.target_model(model), machine=replace(BASE.machine, ranks=ranks))
+
+
+def weights(work: Work) -> float:
+    """Bytes of weights that *work* would read with every expert touched."""
+    match work:
+        case Gemm(_, n, k, dtype):
+            return weight_bytes(n, k, dtype)
+        case BatchedGemm(batch, _, n, k, dtype):
+            return batch * weight_bytes(n, k, dtype)
+        case GroupedExperts():
+            return work.experts * 3 * weight_bytes(work.hidden, work.intermediate, work.dtype)
+        case _:
+            return 0.0
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_pass_reads_the_weights_that_lie_on_a_rank(name: str, ranks: int) -> None:
+    setup = setup_of(name, ranks)
+    read = sum(weights(kernel.work) for kernel in verify_pass(setup, PassShape(1, 1, 100)))
+    embedding = weight_bytes(setup.model.vocab, setup.model.hidden, DType.BF16) / ranks
+    # Absorbed MLA weights are multiplied in BF16 whatever they are stored in.
+    assert read == pytest.approx(target_bytes_per_rank(setup.model, ranks) - embedding, rel=0.02)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_layer_ends_its_mixer_and_its_mlp_with_an_allreduce(name: str) -> None:
+    setup = setup_of(name, 8)
+    kernels = verify_pass(setup, PassShape(1, 4, 100))
+    components = [kernel.component for kernel in kernels]
+    assert components.count(Component.ALLREDUCE) == 2 * setup.model.layers
+    assert components.count(Component.EXPERTS) == setup.model.moe_layers
