@@ -243,8 +243,27 @@ class Overlap(Strict):
         return self
 
 
+class KvMemory(Strict):
+    """What a stack leaves of a GPU's memory for the attention cache, and in what portions it hands it out."""
+
+    fraction: Figure
+    """Of a GPU's memory: weights, workspaces and cache together."""
+    workspace_gib: Figure
+    """Of that, what is neither weights nor cache: activations, communication buffers, graphs."""
+    block_tokens: int = Field(ge=1)
+    """Cached tokens that are allocated together."""
+    ref: str
+    """Where the size of a block is stated."""
+
+    @model_validator(mode="after")
+    def _is_a_fraction(self) -> Self:
+        if not self.fraction.value <= 1:
+            raise ValueError(f"fraction must be at most 1, got {self.fraction.value}")
+        return self
+
+
 class Stack(Entry):
-    """A serving engine: its kernels, its host costs and what it overlaps."""
+    """A serving engine: its kernels, its host costs, its cache and what it overlaps."""
 
     framework: str
     """The ``framework`` column of rows measured in this engine; other rows are carried over."""
@@ -253,6 +272,7 @@ class Stack(Entry):
     allreduce: tuple[AllReduceChoice, ...]
     dispatch: Dispatch
     drafting: Drafting
+    memory: KvMemory
     overlap: Overlap
 
 
@@ -289,7 +309,9 @@ def _by_method(document: Document) -> type[Entry]:
     where = (*document.place(("method",)), "method")
     if method is None:
         raise DocumentError(*where, "missing, and it has no default")
-    raise DocumentError(*where, f"expected one of {', '.join(map(repr, map(str, BY_METHOD)))}, got {method!r}")
+    raise DocumentError(
+        *where, f"expected one of {', '.join(map(repr, map(str, BY_METHOD)))}, got {method!r}"
+    )
 
 
 def _inheritance(kind: Kind) -> Inheritance:

@@ -19,6 +19,7 @@ from sim.answer import Answer, Comparison, launch_counts
 from sim.causes import Explanation
 from sim.drafting import required_accuracy
 from sim.graph import Component, Phase
+from sim.setup import Setup
 from sim.statistics import Spread, Summary
 
 FORMAT_VERSION = 1
@@ -35,6 +36,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "question": setup.scenario.question,
         **summary_fields(summary),
+        **_batch(setup),
         "acceptance_range": [
             {"mean_length": end.mean_length, "throughput_tok_s": _spread(end.throughput_tok_s)}
             for end in answer.range_ends
@@ -76,7 +78,7 @@ def summary_fields(summary: Summary) -> dict[str, Any]:
         "throughput_tok_s": _spread(summary.throughput_tok_s),
         "step_time_ms": _spread(summary.step_time_ms),
         "acceptance_length": _spread(summary.acceptance_length),
-        **({"tpot_ms": _spread(summary.tpot_ms)} if summary.requests > 1 else {}),
+        **(_latencies(summary) if summary.requests > 1 else {}),
         "acceptance_histogram": {str(n): share for n, share in enumerate(summary.length_shares, 1)},
         "breakdown": _all_shares(Component, summary.components),
         "phases": _all_shares(Phase, summary.phases),
@@ -89,6 +91,34 @@ def summary_fields(summary: Summary) -> dict[str, Any]:
         },
         "runs": summary.runs,
         "steps": summary.steps,
+    }
+
+
+def _latencies(summary: Summary) -> dict[str, Any]:
+    """What users of a batch see."""
+    tpot_ms = summary.tpot_tail_ms
+    return {
+        "user_tok_s": _spread(summary.user_tok_s),
+        "request_tok_s": _spread(summary.request_tok_s),
+        "tpot_ms": _spread(summary.tpot_ms) | {"p99": _rounded(tpot_ms.p99)},
+        "itl_ms": {key: _rounded(value) for key, value in asdict(summary.itl_ms).items()},
+    }
+
+
+def _batch(setup: Setup) -> dict[str, Any]:
+    """How much of the load decodes together; nothing where it is one request."""
+    asked = setup.scenario.load.concurrency
+    if asked == 1:
+        return {}
+    return {
+        "batch": {
+            "concurrency": asked,
+            "decoded_together": setup.requests,
+            "capacity_limited": setup.capacity_limited,
+            "cache_blocks": setup.capacity.blocks,
+            "cache_blocks_per_request": setup.capacity.per_request,
+            "ramp_up_and_drain": "excluded",
+        }
     }
 
 

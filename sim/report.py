@@ -33,6 +33,7 @@ def lines(answer: Answer) -> list[str]:
         Text(headline(answer)),
         Text(),
         quantities(answer.summary),
+        *(Text(line) for line in latency_lines(answer.summary)),
         *(Text(line) for line in range_lines(answer)),
         Text(histogram(answer.summary)),
         Text(),
@@ -74,8 +75,9 @@ def headline(answer: Answer) -> str:
 def drafting_line(setup: Setup) -> str:
     """What drafts, how much, and in what shape."""
     scenario = setup.scenario
-    several = scenario.load.concurrency > 1
-    requests = f", {scenario.load.concurrency} requests in lock-step; tok/s is their sum" if several else ""
+    several = setup.requests > 1
+    requests = f", {setup.requests} requests in lock-step; tok/s is their sum" if several else ""
+    requests += f"; {capacity_line(setup)}" if setup.capacity_limited else ""
     if scenario.is_plain:
         return f"plain decoding (acceptance is not used){requests}"
     spec, tokens = scenario.drafted, f"(M = {scenario.verify_tokens})"
@@ -87,6 +89,11 @@ def drafting_line(setup: Setup) -> str:
         case Shape.EAGLE:
             drafted = f"EAGLE tree of {spec.nodes}, top {spec.top_k} {tokens}"
     return f"{setup.drafter.name}, block {spec.block}, {drafted}{requests}"
+
+
+def capacity_line(setup: Setup) -> str:
+    """How many requests of the load the cache holds."""
+    return f"capacity limited: {setup.requests} of {setup.scenario.load.concurrency} requests fit"
 
 
 def quantities(summary: Summary) -> Table:
@@ -102,12 +109,29 @@ def quantities(summary: Summary) -> Table:
         ("acceptance length", summary.acceptance_length, "tokens, over steps"),
     ]
     if summary.requests > 1:
-        rows.append(("time per token (TPOT)", summary.tpot_ms, "ms, over requests"))
+        rows += [
+            ("tok/s per user", summary.user_tok_s, "tok/s, over runs"),
+            ("tok/s of a request", summary.request_tok_s, "tok/s, over requests"),
+            ("time per token (TPOT)", summary.tpot_ms, "ms, over requests"),
+        ]
     for name, value, unit in rows:
         table.add_row(
             name, with_half_width(value), *(number(q) for q in (value.p5, value.p50, value.p95)), unit
         )
     return table
+
+
+def latency_lines(summary: Summary) -> list[str]:
+    """The tails of what users wait for; nothing for one request."""
+    if summary.requests == 1:
+        return []
+    return [
+        f"{name}: P50 {number(tail.p50)}, P95 {number(tail.p95)}, P99 {number(tail.p99)} ms, over {over}."
+        for name, tail, over in (
+            ("Time per token (TPOT)", summary.tpot_tail_ms, "requests"),
+            ("Between tokens (ITL)", summary.itl_ms, "tokens; those of one step share its time"),
+        )
+    ]
 
 
 def with_half_width(value: Spread) -> str:
@@ -251,8 +275,23 @@ def notes(answer: Answer) -> list[str]:
         found.append(f"Fewer than {MIN_RUNS} runs: no interval is given.")
     else:
         found.append("+- is the luck of the runs; what the figures themselves may be off by is not in it.")
+    found += batch_notes(answer.setup)
     found += drafting_notes(answer.setup)
     return found + [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]
+
+
+def batch_notes(setup: Setup) -> list[str]:
+    """What the batch is and is not; nothing for one request alone."""
+    if setup.scenario.load.concurrency == 1:
+        return []
+    found = ["The batch is full from the first step to the last: ramp-up and drain are excluded."]
+    if setup.capacity_limited:
+        blocks, each = setup.capacity
+        found.append(
+            f"Capacity limited: {blocks:,} cache blocks on each GPU, {each:,} for a request's whole life;"
+            " the others wait, which no figure here counts."
+        )
+    return found
 
 
 def drafting_notes(setup: Setup) -> list[str]:

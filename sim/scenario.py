@@ -84,9 +84,9 @@ class Tree(Strict):
     SGLang's speculative_num_draft_tokens counts the root: budget + 1.
     """
     shape: Shape = Shape.DDTREE
-    """ddtree: the most probable prefixes; chain: first choices alone, block - 1 nodes at most; eagle: a beam."""
+    """ddtree: the most probable prefixes; chain: first choices alone, at most block - 1; eagle: a beam."""
     top_k: int | None = Field(default=None, ge=1, le=MAX_TOP_K)
-    """Of shape eagle alone: prefixes kept at every depth, and choices given to each (speculative_eagle_topk)."""
+    """Of shape eagle: prefixes kept at every depth, and choices of each (speculative_eagle_topk)."""
     builder: TreeBuilder = TreeBuilder.HOST
     workers: int = Field(default=1, ge=1, le=512)
     """Host threads that build trees, each those of some requests; Python has one."""
@@ -219,7 +219,7 @@ class Load(Strict):
     output_tokens: int = Field(default=512, ge=1, le=1_000_000)
     """A request decodes until it has committed at least this many tokens."""
     concurrency: int = Field(default=1, ge=1, le=512)
-    """Requests decoded together."""
+    """Requests decoded together, as far as they fit into the cache; the others wait."""
 
 
 class Anchor(Strict):
@@ -350,6 +350,11 @@ class Scenario(Strict):
     def max_acceptance_length(self) -> int:
         """The most tokens that one step can commit."""
         return 1 if self.is_plain else self.drafted.cap
+
+    @property
+    def request_tokens(self) -> int:
+        """Cached tokens that one request needs room for: all it ever has, and those of its last pass."""
+        return self.load.context_tokens + self.load.output_tokens + self.verify_tokens
 
     @property
     def verify_tokens(self) -> int:

@@ -32,7 +32,7 @@ def _speculative_step(setup: Setup) -> StepGraph:
     """
     step = StepBuilder(setup, setup.speculates_ahead)
     scenario = setup.scenario
-    shape = PassShape(scenario.load.concurrency, scenario.verify_tokens, scenario.load.context_tokens)
+    shape = PassShape(setup.requests, scenario.verify_tokens, scenario.load.context_tokens)
     scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
     ready = draft(step, scheduled)
     verify = verify_pass(setup, shape)
@@ -45,7 +45,7 @@ def _accept(step: StepBuilder, tokens: int) -> None:
     """Greedy walk down the tree, KV compaction, accepted ids to the host."""
     setup = step.setup
     model = setup.model
-    longest = setup.scenario.load.concurrency * setup.scenario.max_acceptance_length
+    longest = setup.requests * setup.scenario.max_acceptance_length
     # Read and written once.
     moved = 2 * int(cache_bytes(model, longest, setup.scenario.kv.dtype, step.ranks))
     works = (
@@ -69,8 +69,7 @@ def _finish(step: StepBuilder, size_bytes: int, done: list[int]) -> None:
 
 def _plain_step(setup: Setup) -> StepGraph:
     """One token for each request. With schedule-ahead the host runs beside the GPU, not before it."""
-    load = setup.scenario.load
-    shape = PassShape(load.concurrency, 1, load.context_tokens)
+    shape = PassShape(setup.requests, 1, setup.scenario.load.context_tokens)
     ahead = setup.machine.stack.overlap.schedule_ahead and setup.verify_launch is LaunchMode.GRAPH
     step = StepBuilder(setup, ahead)
     scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)

@@ -34,7 +34,11 @@ def test_a_case_is_sourced_and_named_in_known_words(case: dict[str, str]) -> Non
     assert known(Kind.GPU, case["gpu"])
     assert known(Kind.MODEL, case["model"])
     assert known(Kind.STACK, case["engine"])
-    assert not case["interconnect"] or case["interconnect"] == "none" or known(Kind.INTERCONNECT, case["interconnect"])
+    assert (
+        not case["interconnect"]
+        or case["interconnect"] == "none"
+        or known(Kind.INTERCONNECT, case["interconnect"])
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
