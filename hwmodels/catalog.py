@@ -233,14 +233,8 @@ class Overlap(Strict):
     schedule_ahead: bool
     """In plain decoding the host prepares the next step while the GPU runs this one."""
     speculative_schedule_ahead: bool
-    """The same with a drafted chain; a draft tree is always waited for."""
+    """A stack that schedules ahead does so with drafted chains too; a draft tree is always waited for."""
     ref: str
-
-    @model_validator(mode="after")
-    def _plain_first(self) -> Self:
-        if self.speculative_schedule_ahead and not self.schedule_ahead:
-            raise ValueError("speculative_schedule_ahead needs schedule_ahead")
-        return self
 
 
 class KvMemory(Strict):
