@@ -119,15 +119,38 @@ def target_model(text: str, quantised: str) -> TargetModel:
 
 
 def drafter(text: str, method: str, target: TargetModel) -> Drafter:
-    """The drafter that *text*, else the method, names for *target*."""
-    found = matches(Kind.DRAFTER, text) or matches(Kind.DRAFTER, method)
-    for match in found:
-        entry = catalog.drafter(match.entry.name)
-        if not entry.hypothetical and _drafts_for(entry, target):
-            return entry
-    if found:
-        raise Unpredictable(f"no drafter '{text or method}' for {target.name} is in the catalog")
-    raise Unpredictable(f"drafter '{text or method}' is not in the catalog")
+    """The drafter of *target* that *text*, else the method, names: by itself or by its kind."""
+    own = [entry for entry in _drafters() if _drafts_for(entry, target)]
+    said = (*matches(Kind.DRAFTER, text), *matches(Kind.DRAFTER, method))
+    named = [match.entry for match in said if match.entry in own]
+    kinds = [kind for kind in map(_drafter_kind, words(f"{text} {method}").split()) if kind]
+    of_kind = [entry for kind in kinds for entry in own if kind in _kinds_of(entry)]
+    for entry in (*named, *of_kind):
+        return catalog.drafter(entry.name)
+    what = f"no drafter '{text or method}' for {target.name} is in the catalog"
+    have = ", ".join(entry.name for entry in own)
+    raise Unpredictable(f"{what} (known for it: {have})" if have else what)
+
+
+def _drafters() -> list[Drafter]:
+    """Those that are published."""
+    entries = (catalog.drafter(name) for name in catalog.names(Kind.DRAFTER))
+    return [entry for entry in entries if not entry.hypothetical]
+
+
+_DRAFTER_KINDS = re.compile(r"(dflash2?|eagle|mtp|nextn)[0-9.]*")
+_ALSO_CALLED = {"nextn": "mtp"}
+
+
+def _drafter_kind(word: str) -> str | None:
+    """``eagle`` for EAGLE, EAGLE3 and EAGLE3.1; None where *word* names no kind of drafter."""
+    found = _DRAFTER_KINDS.fullmatch(word)
+    return None if found is None else _ALSO_CALLED.get(found[1], found[1])
+
+
+def _kinds_of(entry: Drafter) -> set[str]:
+    """The kinds that the entry's own name has."""
+    return {kind for kind in map(_drafter_kind, words(entry.name).split()) if kind}
 
 
 def _drafts_for(entry: Drafter, target: TargetModel) -> bool:
