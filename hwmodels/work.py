@@ -20,6 +20,8 @@ class DType(Enum):
     FP8_BLOCK = "fp8_block"
     INT4 = "int4_wo"
     NVFP4 = "nvfp4"
+    AWQ_INT4 = "awq_int4"
+    Q4_K_M = "q4_k_m"
 
 
 BITS_PER_VALUE = {
@@ -30,6 +32,11 @@ BITS_PER_VALUE = {
     DType.INT4: 4.5,
     # 4-bit values plus one 8-bit scale per group of 16.
     DType.NVFP4: 4.5,
+    # 4-bit values plus a 16-bit scale and a 4-bit zero point per group of 128 (AWQ checkpoints).
+    DType.AWQ_INT4: 4.0 + 20 / 128,
+    # llama.cpp's mix of Q4_K blocks (144 bytes for 256 values, 4.5 bits) and Q6_K ones (210 bytes, 6.5625),
+    # the latter for the LM head and half of the value and down projections: about 4.85 bits in the mean.
+    DType.Q4_K_M: 4.85,
 }
 
 
