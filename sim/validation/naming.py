@@ -1,8 +1,9 @@
 """Which catalog entry a publication means: names in free text, matched against aliases.
 
 Text and aliases are taken apart into words first (``Kimi-K2.6`` and ``kimi k2.6`` are the same), and
-an alias matches whole words only: ``b200`` is not in ``GB200``. Of several that match the longest
-wins. An entry's own name is one of its aliases.
+an alias matches whole words only: ``b200`` is not in ``GB200``, nor ``kimi-k2`` in ``Kimi-K2.6``. An alias
+that ends in a version with a dot stands for all of its patches: ``vllm 0.15`` is in ``vLLM 0.15.1``. Of several
+that match the longest wins. An entry's own name is one of its aliases.
 """
 
 from __future__ import annotations
@@ -42,10 +43,18 @@ def matches(kind: Kind, text: str) -> list[Match]:
     found = []
     for name in catalog.names(kind):
         entry = catalog.entry(kind, name)
-        length = max((len(a) for a in map(words, (name, *entry.aliases)) if a.strip() and a in said), default=0)
+        length = max((len(alias) for alias in map(words, (name, *entry.aliases)) if _is_in(alias, said)), default=0)
         if length:
             found.append(Match(length, entry))
     return sorted(found, key=lambda match: (-match.length, match.entry.name))
+
+
+def _is_in(alias: str, said: str) -> bool:
+    """Whether all of *alias* stands in *said*, both as ``words`` makes them."""
+    if not alias.strip():
+        return False
+    versioned = "." in alias.split()[-1]
+    return alias in said or (versioned and re.search(rf"{re.escape(alias[:-1])}\.\d", said) is not None)
 
 
 def _named(kind: Kind, what: str, text: str) -> Entry:
@@ -69,12 +78,12 @@ def stack(text: str) -> str:
 class Quantisation(Enum):
     """How a publication says that weights are stored; the value lists the storage types it can mean."""
 
-    AWQ = ("awq_int4", "int4_wo")
-    Q4_K_M = ("q4_k_m", "int4_wo")
-    INT4 = ("int4_wo", "awq_int4")
-    NVFP4 = ("nvfp4",)
-    FP8 = ("fp8_block", "fp8")
-    BF16 = ("bfloat16",)
+    AWQ = (DType.AWQ_INT4, DType.INT4)
+    Q4_K_M = (DType.Q4_K_M,)
+    INT4 = (DType.INT4, DType.AWQ_INT4)
+    NVFP4 = (DType.NVFP4,)
+    FP8 = (DType.FP8_BLOCK, DType.FP8)
+    BF16 = (DType.BF16,)
 
 
 _SAID_AS = {
@@ -111,7 +120,7 @@ def target_model(text: str, quantised: str) -> TargetModel:
         raise Unpredictable(f"model '{text}' is not in the catalog" if text else "the row names no model")
     for match in found:
         model = catalog.target_model(match.entry.name)
-        if wanted is None or weight_dtype(model).value in wanted.value:
+        if wanted is None or weight_dtype(model) in wanted.value:
             return model
     have = ", ".join(sorted({weight_dtype(catalog.target_model(m.entry.name)).value for m in found}))
     assert wanted is not None
