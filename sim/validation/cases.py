@@ -47,7 +47,7 @@ class Case:
     """Nodes of the draft tree without its root."""
     topk: int | None
     """Choices kept per node of an EAGLE tree; 1 is a chain."""
-    verify_M_per_req: int | None  # noqa: N815 - the column's name
+    verify_M_per_req: int | None
     """Tokens of one request in one verify pass, the root included."""
     concurrency: int | None
     """Requests decoded together."""
@@ -156,7 +156,9 @@ def _case(file: str, line: int, names: Sequence[str], row: Sequence[str]) -> Cas
         raise CasesError(file, line, "id", "may not be blank")
     found: dict[str, object] = {**cells}
     for name, allowed in _NUMBERS.items():
-        found[name] = _number(cells[name], allowed, lambda problem, at=name: CasesError(file, line, at, problem))
+        found[name] = _number(
+            cells[name], allowed, lambda problem, at=name: CasesError(file, line, at, problem)
+        )
     _check_context(cells["context_tokens"], lambda problem: CasesError(file, line, "context_tokens", problem))
     return Case(line=line, **found)  # type: ignore[arg-type]
 

@@ -58,5 +58,5 @@ _TASKS: dict[HostTask | GpuTask, Family] = {
 def family_of(work: Work) -> Family:
     """The family of *work*; a kind of work without a name here is a family of its own."""
     if isinstance(work, HostWork | GpuKernel):
-        return _TASKS.get(work.task, work.task.value.replace("_", " "))
+        return _TASKS.get(work.task, str(work.task.value).replace("_", " "))
     return _NAMES.get(type(work), type(work).__name__)

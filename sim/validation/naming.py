@@ -43,7 +43,9 @@ def matches(kind: Kind, text: str) -> list[Match]:
     found = []
     for name in catalog.names(kind):
         entry = catalog.entry(kind, name)
-        length = max((len(alias) for alias in map(words, (name, *entry.aliases)) if _is_in(alias, said)), default=0)
+        length = max(
+            (len(alias) for alias in map(words, (name, *entry.aliases)) if _is_in(alias, said)), default=0
+        )
         if length:
             found.append(Match(length, entry))
     return sorted(found, key=lambda match: (-match.length, match.entry.name))
@@ -53,7 +55,7 @@ def _is_in(alias: str, said: str) -> bool:
     """Whether all of *alias* stands in *said*, both as ``words`` makes them."""
     if not alias.strip():
         return False
-    versioned = "." in alias.split()[-1]
+    versioned = "." in alias.rsplit(maxsplit=1)[-1]
     return alias in said or (versioned and re.search(rf"{re.escape(alias[:-1])}\.\d", said) is not None)
 
 
@@ -177,9 +179,7 @@ def host(text: str, of: Gpu) -> tuple[str, bool]:
     return _or_usual(matches(Kind.HOST, text), of.usual_host, of, "host", "")
 
 
-def _or_usual(
-    found: Sequence[Match], usual: str | None, of: Gpu, what: str, text: str
-) -> tuple[str, bool]:
+def _or_usual(found: Sequence[Match], usual: str | None, of: Gpu, what: str, text: str) -> tuple[str, bool]:
     if found:
         return found[0].entry.name, True
     if usual is None:

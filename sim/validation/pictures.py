@@ -39,7 +39,9 @@ def scatter(validation: Validation) -> Figure:
     axes = figure.subplots()
     ends = _ends(validation)
     axes.plot(ends, ends, color="0.4", linewidth=0.8)
-    axes.fill_between(ends, [e * (1 - BAND) for e in ends], [e * (1 + BAND) for e in ends], color="0.9", linewidth=0)
+    axes.fill_between(
+        ends, [e * (1 - BAND) for e in ends], [e * (1 + BAND) for e in ends], color="0.9", linewidth=0
+    )
     systems = validation.systems
     for index, rows in enumerate(systems.values()):
         for row in rows:
@@ -48,7 +50,7 @@ def scatter(validation: Validation) -> Figure:
     axes.set(xlabel="measured, tok/s of all requests", ylabel="predicted, tok/s of all requests")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
         axis.set_minor_formatter(NullFormatter())
     figure.suptitle(_title(validation), x=0.01, ha="left", fontsize=9)
     _legend(figure, list(systems))

@@ -12,16 +12,28 @@ from rich.text import Text
 
 from hwmodels.estimate import Source
 from sim import files
-from sim.report import number, render
+from sim.report import render
 from sim.validation.blame import Blame, Suspect, blame
 from sim.validation.verdicts import Row, Score, Sign, Skipped, Validation, score
 
 WIDTH = 100
 WORST = 5
-LEAST_SHARE = 0.05
-"""Sources below it are left out of the table; ``--json`` has them all."""
+OUTSIDE = "*"
+MOST_SOURCES = 2
+LEAST_SHARE = 0.005
+"""Sources below it, and in the table all but the largest ones, are left out; ``--json`` has them all."""
 DIGITS = 6
-ROW_COLUMNS = ("id", "kind", "system", "measured_tok_s", "predicted_tok_s", "error", "low", "high", "rests_on")
+ROW_COLUMNS = (
+    "id",
+    "kind",
+    "system",
+    "measured_tok_s",
+    "predicted_tok_s",
+    "error",
+    "low",
+    "high",
+    "rests_on",
+)
 
 
 def lines(validation: Validation, title: str) -> list[str]:
@@ -30,7 +42,12 @@ def lines(validation: Validation, title: str) -> list[str]:
     for system, rows in validation.systems.items():
         parts += [Text(), Text(system), _rows_table(rows)]
     if validation.rows:
-        parts += [Text(), _scores_table(validation)]
+        parts += [
+            Text(),
+            Text(f"{OUTSIDE} measured outside the predicted interval"),
+            Text(),
+            _scores_table(validation),
+        ]
         parts += [Text(line) for line in (*_sign_lines(validation.signs), *_interval_lines(validation.rows))]
         parts += [part for row in validation.worst(WORST) for part in _worst(row, blame(row))]
     parts += _listed("Assumed where the rows do not say", _assumed(validation.rows))
@@ -40,19 +57,20 @@ def lines(validation: Validation, title: str) -> list[str]:
 
 def _rows_table(rows: Sequence[Row]) -> Table:
     table = _table("id", "", "measured", "predicted", "error", "90 % interval", "", "rests on")
-    for column in (2, 3, 4, 5):
-        table.columns[column].justify = "right"
+    table.padding = (0, 1, 0, 0)
+    for column in table.columns[2:6]:
+        column.justify = "right"
     for row in rows:
         low, high = row.interval
         table.add_row(
             row.id,
             row.kind.value,
-            number(row.measured),
-            number(row.predicted),
+            tok_s_text(row.measured),
+            tok_s_text(row.predicted),
             signed(row.error),
-            f"{number(low)}-{number(high)}",
-            "" if row.is_inside else "outside",
-            _rests_on(row.prediction.sources),
+            f"{tok_s_text(low)} - {tok_s_text(high)}",
+            "" if row.is_inside else OUTSIDE,
+            _rests_on(row.prediction.sources, MOST_SOURCES),
         )
     return table
 
@@ -60,8 +78,13 @@ def _rows_table(rows: Sequence[Row]) -> Table:
 def _table(*names: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in names:
-        table.add_column(name, no_wrap=name != "rests on", overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == "id")
     return table
+
+
+def tok_s_text(value: float) -> str:
+    """Four digits, and all of those before the point."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def signed(error: float) -> str:
@@ -69,10 +92,12 @@ def signed(error: float) -> str:
     return f"{100 * error:+.1f} %"
 
 
-def _rests_on(sources: dict[Source, float]) -> str:
-    """``71 % MEASURED, 20 % SCALED``, largest first."""
-    ordered = sorted(sources.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{100 * share:.0f} % {source.name}" for source, share in ordered if share >= LEAST_SHARE)
+def _rests_on(sources: dict[Source, float], most: int) -> str:
+    """``71 % MEASURED, 20 % SCALED``: the *most* largest."""
+    ordered = sorted(sources.items(), key=lambda pair: -pair[1])[:most]
+    return ", ".join(
+        f"{100 * share:.0f} % {source.name}" for source, share in ordered if share >= LEAST_SHARE
+    )
 
 
 def _scores_table(validation: Validation) -> Table:
@@ -116,8 +141,8 @@ def _interval_lines(rows: Sequence[Row]) -> list[str]:
 def _worst(row: Row, found: Blame) -> list[RenderableType]:
     """A bad row taken apart."""
     step = row.prediction.step_s
-    head = f"{row.id} {row.kind}: predicted {number(row.predicted)}, measured {number(row.measured)} tok/s"
-    steps = f"step {1e3 * step:.2f} ms instead of {1e3 * step * row.predicted / row.measured:.2f}"
+    head = f"{row.id} {row.kind}: {tok_s_text(row.predicted)} tok/s predicted, {tok_s_text(row.measured)} measured"
+    steps = f"step {1e3 * step:.2f} ms, not {1e3 * step * row.predicted / row.measured:.2f}"
     return [
         Text(),
         Text(f"{head} ({signed(row.error)}); {steps}"),
@@ -226,5 +251,8 @@ def write(validation: Validation, text: Sequence[str], folder: Path) -> list[str
 
 
 def _row_cells(row: Row) -> list[object]:
-    cells = _row_object(row) | {"system": row.system, "rests_on": _rests_on(row.prediction.sources)}
+    cells = _row_object(row) | {
+        "system": row.system,
+        "rests_on": _rests_on(row.prediction.sources, len(Source)),
+    }
     return [cells[name] for name in ROW_COLUMNS]

@@ -44,7 +44,11 @@ def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
     """The residuals of *rows*."""
     return tuple(
         Residual(
-            row.id, row.kind.value, row.system, round(math.log1p(row.error), DIGITS), round(row.draws.log_sd, DIGITS)
+            row.id,
+            row.kind.value,
+            row.system,
+            round(math.log1p(row.error), DIGITS),
+            round(row.draws.log_sd, DIGITS),
         )
         for row in rows
     )

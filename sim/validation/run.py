@@ -11,7 +11,7 @@ from sim.validation.cases import Case
 from sim.validation.errors import Unpredictable
 from sim.validation.prediction import Predictions
 from sim.validation.residuals import Residual
-from sim.validation.translation import CaseKind, Question, measured, question
+from sim.validation.translation import CaseKind, measured, question
 from sim.validation.uncertainty import draw
 from sim.validation.verdicts import Row, Skipped, Validation
 

@@ -8,7 +8,7 @@ from pathlib import Path
 def folder() -> Path:
     """Where they are: inside an installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
-    installed = package / "published_cases"
+    installed = package / "cases"
     return installed if installed.is_dir() else package.parent / "validation"
 
 

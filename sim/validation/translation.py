@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from hwmodels import catalog
@@ -127,7 +126,9 @@ def _scenario(case: Case, keys: dict[str, Any]) -> Scenario:
 
 
 _SHARDING = re.compile(r"(?<![a-z])(tp|ep|dcp|dp|pp|cp)\s*[-= ]?\s*(\d+)")
-_COUNT_OF_GPUS = re.compile(r"(?:^|(?<=\s))(\d+)\s*x(?=\s)|(\d+)\s*(?:gpus?|cards?)(?=\s)|(?<=\s)x\s*(\d+)(?=\s)")
+_COUNT_OF_GPUS = re.compile(
+    r"(?:^|(?<=\s))(\d+)\s*x(?=\s)|(\d+)\s*(?:gpus?|cards?)(?=\s)|(?<=\s)x\s*(\d+)(?=\s)"
+)
 _UNKNOWN_SHARDING = {"dp": "data parallelism", "pp": "pipeline parallelism", "cp": "context parallelism"}
 
 
@@ -139,7 +140,9 @@ def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
             raise Unpredictable(f"parallelism '{case.parallelism}': {what} is not simulated")
     gpus = _gpu_count(case, said, notes)
     if said.get("tp", gpus) != gpus:
-        raise Unpredictable(f"parallelism '{case.parallelism}' on {gpus} GPUs: only TP over all of them is simulated")
+        raise Unpredictable(
+            f"parallelism '{case.parallelism}' on {gpus} GPUs: only TP over all of them is simulated"
+        )
     fabric, named = naming.interconnect(case.interconnect, gpu)
     if not named and gpus > 1:
         notes.append(f"interconnect taken to be {fabric}, usual for {gpu.name}")
@@ -182,7 +185,9 @@ def _load(case: Case, contexts: Contexts, notes: list[str]) -> dict[str, Any]:
     return keys | {"kv": {"dtype": "fp8" if said is naming.Quantisation.FP8 else "bfloat16"}}
 
 
-def _kernels(case: Case, gpu: Gpu, target: TargetModel, stack: str, experts: dict[str, Any]) -> dict[str, Any]:
+def _kernels(
+    case: Case, gpu: Gpu, target: TargetModel, stack: str, experts: dict[str, Any]
+) -> dict[str, Any]:
     """The experts' keys, with the kernel where the row names one that the stack has."""
     if target.experts is not None:
         dtype, known = target.experts.dtype, catalog.stack(stack).experts
@@ -227,5 +232,3 @@ def _draft_steps(case: Case) -> int:
     """Depth of an EAGLE tree: SGLang's num_draft_tokens counts nodes, so the notes may say the steps."""
     found = _STEPS.search(case.notes)
     return int(found[1]) if found else case.num_draft_tokens or _nodes(case)
-
-

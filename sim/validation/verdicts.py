@@ -134,7 +134,9 @@ class Validation:
     def signs(self) -> list[Sign]:
         """Of the cases with both measurements."""
         plain = {row.id: row for row in self.rows if row.kind is CaseKind.BASELINE}
-        pairs = [(plain[row.id], row) for row in self.rows if row.kind is CaseKind.SPECULATIVE and row.id in plain]
+        pairs = [
+            (plain[row.id], row) for row in self.rows if row.kind is CaseKind.SPECULATIVE and row.id in plain
+        ]
         return [Sign(s.id, s.measured / b.measured, s.predicted / b.predicted) for b, s in pairs]
 
     def worst(self, count: int) -> list[Row]:

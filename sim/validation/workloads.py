@@ -31,7 +31,8 @@ model's answer, as far as engines' usual limits let it go. Attention over so few
 
 _COUNT = r"(\d+(?:[.,]\d+)*)\s*(k|m)?"
 _IN_OUT = re.compile(
-    rf"{_COUNT}\s*(?:tokens?\s*)?in(?:put)?\s*(?:/|,|and)?\s*{_COUNT}\s*(?:tokens?\s*)?out(?:put)?", re.IGNORECASE
+    rf"{_COUNT}\s*(?:tokens?\s*)?in(?:put)?\s*(?:/|,|and)?\s*{_COUNT}\s*(?:tokens?\s*)?out(?:put)?",
+    re.IGNORECASE,
 )
 _SLASH = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(k)\s*/\s*(\d+(?:\.\d+)?)(k)(?!\w)", re.IGNORECASE)
 _PLAIN = re.compile(rf"{_COUNT}(?:\s*tokens?)?", re.IGNORECASE)
@@ -67,7 +68,9 @@ def contexts(context: str, workload: str) -> Contexts:
     for name, (start, output) in TYPICAL.items():
         if f" {name} " in said:
             return Contexts(start, output, f"{name}: {start:,} tokens of prompt, {output:,} decoded")
-    note = f"context not stated: {DEFAULT_PROMPT_TOKENS:,} tokens of prompt, {DEFAULT_OUTPUT_TOKENS:,} decoded"
+    note = (
+        f"context not stated: {DEFAULT_PROMPT_TOKENS:,} tokens of prompt, {DEFAULT_OUTPUT_TOKENS:,} decoded"
+    )
     return Contexts(DEFAULT_PROMPT_TOKENS, DEFAULT_OUTPUT_TOKENS, note)
 
 
