@@ -10,6 +10,7 @@ import csv
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -156,10 +157,8 @@ def _case(file: str, line: int, names: Sequence[str], row: Sequence[str]) -> Cas
         raise CasesError(file, line, "id", "may not be blank")
     found: dict[str, object] = {**cells}
     for name, allowed in _NUMBERS.items():
-        found[name] = _number(
-            cells[name], allowed, lambda problem, at=name: CasesError(file, line, at, problem)
-        )
-    _check_context(cells["context_tokens"], lambda problem: CasesError(file, line, "context_tokens", problem))
+        found[name] = _number(cells[name], allowed, partial(CasesError, file, line, name))
+    _check_context(cells["context_tokens"], partial(CasesError, file, line, "context_tokens"))
     return Case(line=line, **found)  # type: ignore[arg-type]
 
 

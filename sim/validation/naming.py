@@ -2,8 +2,8 @@
 
 Text and aliases are taken apart into words first (``Kimi-K2.6`` and ``kimi k2.6`` are the same), and
 an alias matches whole words only: ``b200`` is not in ``GB200``, nor ``kimi-k2`` in ``Kimi-K2.6``. An alias
-that ends in a version with a dot stands for all of its patches: ``vllm 0.15`` is in ``vLLM 0.15.1``. Of several
-that match the longest wins. An entry's own name is one of its aliases.
+that ends in a version with a dot stands for all of its patches: ``vllm 0.15`` is in ``vLLM 0.15.1``. Of
+several that match the longest wins. An entry's own name is one of its aliases.
 """
 
 from __future__ import annotations

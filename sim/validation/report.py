@@ -133,15 +133,16 @@ def _interval_lines(rows: Sequence[Row]) -> list[str]:
     spread = f"{100 * widths[0]:.0f}" + (f" to {100 * widths[-1]:.0f}" if len(widths) > 1 else "")
     return [
         "",
-        "Intervals: ranges of figures, luck, the acceptance length's own uncertainty and one measurement's, and"
-        f" {spread} % for what the model lacks, as the shipped cases of other systems show it.",
+        "Intervals: ranges of figures, luck, the acceptance length's own uncertainty and one measurement's,"
+        f" and {spread} % (1 sigma) for what the model lacks, as the shipped cases of other systems show it.",
     ]
 
 
 def _worst(row: Row, found: Blame) -> list[RenderableType]:
     """A bad row taken apart."""
     step = row.prediction.step_s
-    head = f"{row.id} {row.kind}: {tok_s_text(row.predicted)} tok/s predicted, {tok_s_text(row.measured)} measured"
+    tok_s = f"{tok_s_text(row.predicted)} tok/s predicted, {tok_s_text(row.measured)} measured"
+    head = f"{row.id} {row.kind}: {tok_s}"
     steps = f"step {1e3 * step:.2f} ms, not {1e3 * step * row.predicted / row.measured:.2f}"
     return [
         Text(),
@@ -174,7 +175,8 @@ def _verdict(found: Blame) -> str:
         return f"  Most likely {suspect.family}: x{suspect.factor:.2f} lies inside its stated range."
     if suspect.factor is None:
         return f"  Nothing alone closes the gap; {suspect.family} is the largest part."
-    return f"  Nothing closes the gap inside its range; {suspect.family}, the largest part, would take x{suspect.factor:.2f}."
+    would = f"{suspect.family}, the largest part, would take x{suspect.factor:.2f}"
+    return f"  Nothing closes the gap inside its range; {would}."
 
 
 def _assumed(rows: Iterable[Row]) -> dict[str, list[str]]:

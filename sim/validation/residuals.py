@@ -89,6 +89,9 @@ def read(path: Path) -> tuple[Residual, ...]:
     if tuple(header) != Residual._fields:
         raise CasesError(str(path), 1, "", f"expected the columns {', '.join(Residual._fields)}")
     try:
-        return tuple(Residual(*row[:3], *map(float, row[3:])) for row in rows)
-    except (TypeError, ValueError) as problem:
+        return tuple(
+            Residual(name, kind, system, float(log_error), float(log_sd))
+            for name, kind, system, log_error, log_sd in rows
+        )
+    except ValueError as problem:
         raise CasesError(str(path), 0, "", f"not a file of residuals: {problem}") from None

@@ -26,12 +26,11 @@ class Wish:
 
 def wishes(cases: Sequence[Case], system: str = "") -> list[Wish]:
     """What *cases* measured, on systems whose name, GPU or engine has all words of *system*."""
-    return [
-        Wish(case, kind)
-        for case in cases
-        if _is_of(case, system)
-        for kind in [k for k in CaseKind if measured(case, k) is not None] or [None]
-    ]
+    return [Wish(case, kind) for case in cases if _is_of(case, system) for kind in _kinds(case)]
+
+
+def _kinds(case: Case) -> Sequence[CaseKind | None]:
+    return [kind for kind in CaseKind if measured(case, kind) is not None] or [None]
 
 
 def _is_of(case: Case, system: str) -> bool:
@@ -51,7 +50,10 @@ def validate(
     known: Sequence[Residual],
     advance: Callable[[], None] = lambda: None,
 ) -> Validation:
-    """Predict every one of *wanted*; *known* residuals widen the intervals. *advance* hears of each as it ends."""
+    """Predict every one of *wanted*, in intervals that the *known* residuals widen.
+
+    *advance* hears of each as it ends.
+    """
     predictions = Predictions()
     rows: list[Row] = []
     skipped: list[Skipped] = []
