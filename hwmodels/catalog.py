@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 from enum import Enum
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -25,6 +24,7 @@ from hwmodels.documents import (
     resolve,
     validate,
 )
+from hwmodels.drafters import BY_METHOD, Drafter
 from hwmodels.entry import Entry, Figure
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
@@ -202,6 +202,31 @@ class Dispatch(Strict):
     """Kernels launched for one attention."""
 
 
+class DraftGraphs(Enum):
+    """How the passes of a sequential drafter (EAGLE, MTP) are captured."""
+
+    PER_PASS = "per_pass"
+    """A graph for every pass, with Python in between."""
+    FIRST_AND_REST = "first_and_rest"
+    """A graph for the pass after the verification, one for all others."""
+    ONE = "one"
+    """All passes in one graph."""
+
+
+class Drafting(Strict):
+    """What the passes of a sequential drafter cost beside their kernels."""
+
+    graphs: DraftGraphs
+    passes_in_schedule: int = Field(ge=0)
+    """Passes whose Python ``schedule_us`` holds already, for it was measured with them."""
+    pass_us: Figure
+    """Python of each pass beyond those: metadata, inputs, sampling."""
+    loose_kernels: Figure
+    """Small kernels of a step that are launched one by one, beyond those of acceptance."""
+    tree_us: Figure
+    """GPU time to choose the nodes of an EAGLE tree among all candidates, and to build it."""
+
+
 class Overlap(Strict):
     """What this stack runs at the same time."""
 
@@ -210,12 +235,39 @@ class Overlap(Strict):
     fused_allreduce_norm: bool
     """Residual add and RMSNorm inside the AllReduce kernel."""
     schedule_ahead: bool
-    """Without a tree: the host prepares the next step while the GPU runs this one."""
+    """In plain decoding the host prepares the next step while the GPU runs this one."""
+    speculative_schedule_ahead: bool
+    """The same with a drafted chain; a draft tree is always waited for."""
     ref: str
+
+    @model_validator(mode="after")
+    def _plain_first(self) -> Self:
+        if self.speculative_schedule_ahead and not self.schedule_ahead:
+            raise ValueError("speculative_schedule_ahead needs schedule_ahead")
+        return self
+
+
+class KvMemory(Strict):
+    """What a stack leaves of a GPU's memory for the attention cache, and in what portions it hands it out."""
+
+    fraction: Figure
+    """Of a GPU's memory: weights, workspaces and cache together."""
+    workspace_gib: Figure
+    """Of that, what is neither weights nor cache: activations, communication buffers, graphs."""
+    block_tokens: int = Field(ge=1)
+    """Cached tokens that are allocated together."""
+    ref: str
+    """Where the size of a block is stated."""
+
+    @model_validator(mode="after")
+    def _is_a_fraction(self) -> Self:
+        if not self.fraction.value <= 1:
+            raise ValueError(f"fraction must be at most 1, got {self.fraction.value}")
+        return self
 
 
 class Stack(Entry):
-    """A serving engine: its kernels, its host costs and what it overlaps."""
+    """A serving engine: its kernels, its host costs, its cache and what it overlaps."""
 
     framework: str
     """The ``framework`` column of rows measured in this engine; other rows are carried over."""
@@ -223,63 +275,9 @@ class Stack(Entry):
     attention: tuple[AttentionKernel, ...]
     allreduce: tuple[AllReduceChoice, ...]
     dispatch: Dispatch
+    drafting: Drafting
+    memory: KvMemory
     overlap: Overlap
-
-
-class Accuracy(Strict):
-    """How often a drafter is right, fitted to published acceptance.
-
-    Either *rates*, or a curve over depth: position d is right with log-odds
-    ``top1_logit - depth_slope ln d`` in a step of middling difficulty.
-    """
-
-    rates: tuple[float, ...] | None = None
-    """Unconditional acceptance rate of each position of a chain, as vLLM prints them."""
-    top1_logit: float | None = None
-    depth_slope: float = Field(default=0.0, ge=0)
-    step_sd: float = Field(default=0.0, ge=0)
-    """Standard deviation of the log-odds from step to step."""
-    easy_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of steps in which nearly every position is right."""
-    off_spine: float = Field(ge=0, le=1)
-    """What is left of a position's chance once a choice other than the first was accepted."""
-    stated_slope: float = Field(default=0.0, ge=0)
-    """How much faster the log-odds that the drafter states fall with ln d than those it is right with."""
-    source: Source
-    ref: str = Field(min_length=3)
-    """What it was fitted to."""
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
-        if (self.rates is None) == (self.top1_logit is None):
-            raise ValueError("give rates or top1_logit")
-        if self.rates is not None and any(b > a for a, b in pairwise((1.0, *self.rates, 0.0))):
-            raise ValueError(f"unconditional rates fall from at most 1, got {list(self.rates)}")
-        return self
-
-
-class Drafter(Entry):
-    """A block-diffusion drafter sharing the target's embedding and LM head."""
-
-    ref: str
-    targets: tuple[str, ...] = ()
-    """Models that it was trained for."""
-    layers: int = Field(ge=1)
-    hidden: int = Field(ge=1)
-    intermediate: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    kv_heads: int = Field(ge=1)
-    head_dim: int = Field(ge=1)
-    feature_layers: int = Field(ge=1)
-    """Target layers whose hidden states feed the drafter."""
-    window: int = Field(ge=1)
-    """Cached tokens its attention sees."""
-    trained_block: int = Field(ge=1)
-    dtype: DType
-    parameters_billion: Figure
-    accuracy: Accuracy | None = None
-    hypothetical: bool = False
-    """True where no such drafter is published."""
 
 
 EntryT = TypeVar("EntryT", bound=Entry)
@@ -303,7 +301,21 @@ def _load(kind: Kind, name: str) -> Entry:
     path = Path(name) if name.endswith(".yaml") else DATA / kind.value / f"{name}.yaml"
     if not name.endswith(".yaml") and name not in names(kind):
         raise DocumentError("catalog", 0, "", unknown_name(kind, name))
-    return validate(resolve(path, _inheritance(kind)), _MODELS[kind])
+    document = resolve(path, _inheritance(kind))
+    return validate(document, _by_method(document) if kind is Kind.DRAFTER else _MODELS[kind])
+
+
+def _by_method(document: Document) -> type[Entry]:
+    """What a drafter of the method that *document* states is made of."""
+    method = document.data.get("method")
+    if method in BY_METHOD:
+        return BY_METHOD[method]
+    where = (*document.place(("method",)), "method")
+    if method is None:
+        raise DocumentError(*where, "missing, and it has no default")
+    raise DocumentError(
+        *where, f"expected one of {', '.join(map(repr, map(str, BY_METHOD)))}, got {method!r}"
+    )
 
 
 def _inheritance(kind: Kind) -> Inheritance:
@@ -337,7 +349,8 @@ def measured_names() -> list[str]:
 def unknown_name(kind: Kind, name: str) -> str:
     """Say that *name* is not an entry of *kind*, and what is."""
     known = names(kind)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    begun = [entry for entry in known if entry.startswith(name)]
+    near = begun or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     singular = kind.value.removesuffix("s")
     hint = f", did you mean '{near[0]}'?" if near else f" (known: {', '.join(known)})"
     return f"no {singular} named '{name}'{hint}"
@@ -401,7 +414,13 @@ def find(name: str) -> tuple[Kind, Entry]:
 def _kind_of(path: Path) -> Kind:
     """The section whose entries have the most keys in common with the file at *path*."""
     given = resolve(path, Inheritance(library=_base_folder(path))).data.keys()
-    return max(Kind, key=lambda kind: len(given & _MODELS[kind].model_fields.keys()))
+    return max(Kind, key=lambda kind: len(given & _fields(kind)))
+
+
+def _fields(kind: Kind) -> set[str]:
+    """The keys that an entry of *kind* may have."""
+    models = BY_METHOD.values() if kind is Kind.DRAFTER else [_MODELS[kind]]
+    return {field for model in models for field in model.model_fields}
 
 
 def _base_folder(path: Path) -> Path | None:

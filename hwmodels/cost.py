@@ -337,6 +337,11 @@ class CostModel:
                 floor = self.machine.gpu.kernel_floor_us
                 walk = _from_figure(floor, Bound.LATENCY, "a greedy walk in the shortest kernel")
                 return replace(walk, source=Source.ASSUMED)
+            case GpuTask.TREE_SELECT:
+                return _from_figure(self.machine.stack.drafting.tree_us, Bound.LATENCY, "EAGLE tree")
+            case GpuTask.LOOSE:
+                floor = self.machine.gpu.kernel_floor_us
+                return _from_figure(floor, Bound.LATENCY, "the shortest kernel", times=work.items)
             case _:
                 assert_never(work.task)
 
@@ -436,6 +441,10 @@ class CostModel:
                 )
             case HostTask.TREE_MASK:
                 return _from_figure(host.mask_us_per_node, Bound.HOST, "ancestor mask", times=work.items)
+            case HostTask.DRAFT_PASS:
+                return _from_figure(
+                    self.machine.stack.drafting.pass_us, Bound.HOST, "draft pass", times=work.items
+                )
             case _:
                 assert_never(work.task)
 

@@ -168,7 +168,7 @@ def question_of(work: Work) -> Question | None:
             return None
 
 
-def _of_task(work: GpuKernel) -> Question:
+def _of_task(work: GpuKernel) -> Question | None:
     match work.task:
         case GpuTask.TOP_K:
             return Question(Op.TOP_K, (), ("rows",), (work.items,))
@@ -176,6 +176,8 @@ def _of_task(work: GpuKernel) -> Question:
             return Question(Op.TREE_BUILD, (), ("nodes",), (work.items,))
         case GpuTask.TREE_ACCEPT:
             return Question(Op.TREE_ACCEPT, (), ("tokens",), (work.items,))
+        case GpuTask.TREE_SELECT | GpuTask.LOOSE:
+            return None
         case _:
             assert_never(work.task)
 

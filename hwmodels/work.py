@@ -55,6 +55,7 @@ class HostTask(Enum):
     TREE_BUILD = "tree_build"
     TREE_MASK = "tree_mask"
     SYNCHRONISE = "synchronise"
+    DRAFT_PASS = "draft_pass"
 
 
 class GpuTask(Enum):
@@ -63,6 +64,10 @@ class GpuTask(Enum):
     TOP_K = "top_k"
     TREE_BUILD = "tree_build"
     TREE_ACCEPT = "tree_accept"
+    TREE_SELECT = "tree_select"
+    """The nodes of an EAGLE tree, chosen among its candidates and put together."""
+    LOOSE = "loose"
+    """Kernels outside graphs that move next to nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,3 +39,5 @@ class Shape(StrEnum):
     """The most probable prefixes."""
     CHAIN = "chain"
     """First choices alone."""
+    EAGLE = "eagle"
+    """The best of a beam: at every depth its best prefixes are kept and given as many choices each."""

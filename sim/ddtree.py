@@ -1,11 +1,15 @@
-"""DDTree: the draft tree of the most probable prefixes; a chain is the tree with one branch.
+"""Draft trees: DDTree, of the most probable prefixes; EAGLE's, the best of a beam; the chain.
 
 A block drafter gives one distribution per position, all at once. The probability of a
 prefix is the product of its tokens' marginals. Best-first search returns exactly the
 ``budget`` most probable prefixes, and with a prefix all its beginnings.
 
-Source: Ringel and Romano, arXiv 2604.12989, Algorithm 1 and propositions 1-3;
-github.com/liranringel/ddtree.
+A sequential drafter cannot expand best-first: every depth is a pass. EAGLE-2 passes on the
+``top_k`` most probable prefixes of each depth, and of all candidates keeps the ``budget``
+most probable.
+
+Sources: Ringel and Romano, arXiv 2604.12989, Algorithm 1 and propositions 1-3;
+github.com/liranringel/ddtree; EAGLE-2, arXiv 2406.16858, section 4.
 """
 
 from __future__ import annotations
@@ -32,9 +36,17 @@ class TreeSpec(NamedTuple):
     block: int
     budget: int
     shape: Shape = Shape.DDTREE
+    top_k: int = 1
+    """Of an EAGLE tree: prefixes kept at every depth, and choices given to each."""
 
     def __str__(self) -> str:
-        what = f"a chain of {self.nodes}" if self.shape is Shape.CHAIN else f"budget {self.budget}"
+        match self.shape:
+            case Shape.DDTREE:
+                what = f"budget {self.budget}"
+            case Shape.CHAIN:
+                what = f"a chain of {self.nodes}"
+            case Shape.EAGLE:
+                what = f"an EAGLE tree of {self.nodes}, top {self.top_k}"
         return f"block {self.block}, {what}"
 
     @property
@@ -50,7 +62,13 @@ class TreeSpec(NamedTuple):
     @property
     def nodes(self) -> int:
         """Drafted tokens that a verify pass has."""
-        return min(self.budget, self.positions) if self.shape is Shape.CHAIN else self.budget
+        match self.shape:
+            case Shape.DDTREE:
+                return self.budget
+            case Shape.CHAIN:
+                return min(self.budget, self.positions)
+            case Shape.EAGLE:
+                return min(self.budget, self.top_k + (self.positions - 1) * self.top_k**2)
 
 
 class Node(NamedTuple):
@@ -117,6 +135,35 @@ def chain(marginals: Sequence[Sequence[float]], budget: int) -> DraftTree:
         probability *= row[0]
         nodes.append(Node(depth, depth, 0, probability))
     return DraftTree(tuple(nodes), 0)
+
+
+def beam(marginals: Sequence[Sequence[float]], budget: int, top_k: int) -> DraftTree:
+    """EAGLE's tree: of the candidates of a beam the *budget* most probable, parents before children.
+
+    *marginals* are (depths, ranks), falling along ranks. The *top_k* most probable candidates
+    of a depth are given *top_k* choices each at the next. Of equally probable ones the
+    first found counts.
+    """
+    found: list[tuple[float, int, int, int]] = []
+    kept = [(1.0, ROOT)]
+    for depth, row in enumerate(marginals):
+        first = len(found) + 1
+        found += [
+            (above * chance, parent, depth, rank)
+            for above, parent in kept
+            for rank, chance in enumerate(row[:top_k])
+        ]
+        layer = [(candidate[0], number) for number, candidate in enumerate(found[first - 1 :], first)]
+        kept = sorted(layer, key=lambda scored: -scored[0])[:top_k]
+    return _best(found, budget)
+
+
+def _best(found: Sequence[tuple[float, int, int, int]], budget: int) -> DraftTree:
+    """The *budget* most probable of the candidates *found* (probability, parent, depth, rank), renumbered."""
+    order = sorted(range(len(found)), key=lambda index: -found[index][0])[:budget]
+    number = {ROOT: ROOT} | {index + 1: place for place, index in enumerate(order, 1)}
+    nodes = (found[index] for index in order)
+    return DraftTree(tuple(Node(number[parent], depth, rank, p) for p, parent, depth, rank in nodes), 0)
 
 
 def most_operations(budget: int) -> int:

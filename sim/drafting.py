@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scipy import optimize
 
-from hwmodels.catalog import Accuracy
+from hwmodels.drafters import Accuracy
 from hwmodels.errors import HardwareError
 from sim import ddtree
 from sim.acceptance import (
@@ -166,7 +166,7 @@ def heap_operations(setup: Setup) -> int:
     """
     scenario = setup.scenario
     spec = scenario.drafted
-    if spec.shape is Shape.CHAIN:
+    if spec.shape is not Shape.DDTREE:
         return 0
     if scenario.acceptance.quality is None:
         return ddtree.most_operations(spec.budget)

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple, assert_never
 
-from hwmodels.catalog import Drafter
-from hwmodels.models import Gqa, LinearAttention, Mla, RoutedExperts, TargetModel
+from hwmodels.models import Gqa, LinearAttention, Mla, RoutedExperts
 from hwmodels.roofline import ACTIVATION_BYTES, STATE_BYTES, weight_bytes
 from hwmodels.work import (
     AllGather,
@@ -68,15 +67,21 @@ class PassShape(NamedTuple):
 
 def verify_pass(setup: Setup, shape: PassShape) -> list[Kernel]:
     """The target's forward pass: every layer, then logits on every rank."""
-    kernels: list[Kernel] = []
-    for layer in range(setup.model.layers):
-        kernels += _norm(setup, shape.tokens)
-        kernels += _token_mixer(setup, shape, layer)
-        kernels.append(_allreduce(setup, shape.tokens))
-        kernels += _norm(setup, shape.tokens)
-        kernels += _mlp(setup, shape.tokens, layer)
-        kernels.append(_allreduce(setup, shape.tokens))
-    return kernels + list(_logits(setup, shape.tokens))
+    layers = (decoder_layer(setup, shape, layer) for layer in range(setup.model.layers))
+    return [*(kernel for layer in layers for kernel in layer), *logits(setup, shape.tokens)]
+
+
+def decoder_layer(setup: Setup, shape: PassShape, layer: int, read: int | None = None) -> Iterator[Kernel]:
+    """Layer number *layer* of the model: token mixer and MLP, each with its norm and AllReduce.
+
+    The mixer's first projection reads *read* values a token; the model's width where None.
+    """
+    yield from _norm(setup, shape.tokens)
+    yield from _token_mixer(setup, shape, layer, read or setup.model.hidden)
+    yield _allreduce(setup, shape.tokens)
+    yield from _norm(setup, shape.tokens)
+    yield from _mlp(setup, shape.tokens, layer)
+    yield _allreduce(setup, shape.tokens)
 
 
 def _norm(setup: Setup, tokens: int) -> list[Kernel]:
@@ -106,25 +111,25 @@ def _allreduce(setup: Setup, tokens: int) -> Kernel:
     return Kernel(Component.ALLREDUCE, AllReduce(size, setup.machine.ranks))
 
 
-def _token_mixer(setup: Setup, shape: PassShape, layer: int) -> Iterator[Kernel]:
+def _token_mixer(setup: Setup, shape: PassShape, layer: int, read: int) -> Iterator[Kernel]:
     """Latent, grouped-query or linear attention with its projections, before the AllReduce."""
     model = setup.model
     if model.linear_attention is not None and model.is_linear(layer):
         return _delta_rule(setup, shape, model.linear_attention)
     match model.attention:
         case Mla():
-            return _latent_attention(setup, shape, model.attention)
+            return _latent_attention(setup, shape, model.attention, read)
         case Gqa():
-            return _grouped_attention(setup, shape, model.attention)
+            return _grouped_attention(setup, shape, model.attention, read)
         case _:
             assert_never(model.attention)
 
 
-def _latent_attention(setup: Setup, shape: PassShape, mla: Mla) -> Iterator[Kernel]:
+def _latent_attention(setup: Setup, shape: PassShape, mla: Mla, read: int) -> Iterator[Kernel]:
     model, ranks, tokens = setup.model, setup.machine.ranks, shape.tokens
     heads, dtype = max(1, mla.heads // ranks), model.dense_dtype
     query_dim = mla.nope_dim + mla.rope_dim
-    yield _dense(Gemm(tokens, mla.q_lora + mla.latent, model.hidden, dtype))
+    yield _dense(Gemm(tokens, mla.q_lora + mla.latent, read, dtype))
     yield _small(2 * tokens * (mla.q_lora + mla.latent))
     yield _dense(Gemm(tokens, heads * query_dim, mla.q_lora, dtype))
     yield _dense(BatchedGemm(heads, tokens, mla.kv_lora, mla.nope_dim, DType.BF16))
@@ -171,11 +176,11 @@ def _index(setup: Setup, shape: PassShape, mla: Mla) -> Iterator[Kernel]:
     )
 
 
-def _grouped_attention(setup: Setup, shape: PassShape, gqa: Gqa) -> Iterator[Kernel]:
+def _grouped_attention(setup: Setup, shape: PassShape, gqa: Gqa, read: int) -> Iterator[Kernel]:
     model, ranks, tokens = setup.model, setup.machine.ranks, shape.tokens
     heads, kv_heads = max(1, gqa.heads // ranks), gqa.kv_heads_on(ranks)
     projected = ((2 if gqa.output_gate else 1) * heads + 2 * kv_heads) * gqa.head_dim
-    yield _dense(Gemm(tokens, projected, model.hidden, model.dense_dtype))
+    yield _dense(Gemm(tokens, projected, read, model.dense_dtype))
     yield _small(2 * tokens * (heads + 2 * kv_heads) * gqa.head_dim)
     attention = GqaAttention(
         requests=shape.requests,
@@ -268,72 +273,9 @@ def _experts(setup: Setup, tokens: int, routed: RoutedExperts) -> GroupedExperts
     )
 
 
-def _logits(setup: Setup, tokens: int) -> Iterator[Kernel]:
+def logits(setup: Setup, tokens: int) -> Iterator[Kernel]:
     """Final norm, LM head slice, and the gather of the logits."""
     model, ranks = setup.model, setup.machine.ranks
     yield _small(4 * tokens * model.hidden)
     yield Kernel(Component.LM_HEAD, Gemm(tokens, model.vocab // ranks, model.hidden, model.head_dtype))
     yield Kernel(Component.LM_HEAD, AllGather(ACTIVATION_BYTES * tokens * model.vocab, ranks))
-
-
-def draft_pass(setup: Setup, shape: PassShape) -> list[Kernel]:
-    """One block-diffusion forward: features in, a block of positions through all layers, LM head.
-
-    *shape* has a block of queries for each request. Features of up to as many newly
-    committed tokens are projected (columns over the ranks, then gathered) and join the
-    block in the K/V projection (KV injection, arXiv 2602.06036 section 3).
-    """
-    drafter, ranks, tokens = setup.drafter, setup.machine.ranks, shape.tokens
-    fuse = Gemm(tokens, drafter.hidden // ranks, drafter.feature_layers * drafter.hidden, drafter.dtype)
-    gather = AllGather(ACTIVATION_BYTES * tokens * drafter.hidden, ranks)
-    works: list[Work] = [fuse, gather]
-    for _ in range(drafter.layers):
-        works += _draft_layer(drafter, shape, ranks)
-    works += _draft_head(setup.model, drafter, shape, ranks)
-    return [Kernel(Component.DRAFTER, work) for work in works]
-
-
-def _draft_layer(drafter: Drafter, shape: PassShape, ranks: int) -> list[Work]:
-    hidden, width, dtype, tokens = drafter.hidden, drafter.intermediate // ranks, drafter.dtype, shape.tokens
-    heads, kv_heads = drafter.heads // ranks, max(1, drafter.kv_heads // ranks)
-    projected = (heads + 2 * kv_heads) * drafter.head_dim
-    attention = GqaAttention(
-        requests=shape.requests,
-        queries=shape.queries,
-        context=shape.context,
-        window=drafter.window,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=drafter.head_dim,
-        dtype=dtype,
-    )
-    return [
-        _draft_small(4 * tokens * hidden),
-        Gemm(2 * tokens, projected, hidden, dtype),
-        _draft_small(2 * tokens * projected),
-        attention,
-        Gemm(tokens, hidden, heads * drafter.head_dim, dtype),
-        _draft_allreduce(drafter, tokens, ranks),
-        _draft_small(4 * tokens * hidden),
-        Gemm(tokens, 2 * width, hidden, dtype),
-        _draft_small(3 * tokens * width),
-        Gemm(tokens, hidden, width, dtype),
-        _draft_allreduce(drafter, tokens, ranks),
-    ]
-
-
-def _draft_head(model: TargetModel, drafter: Drafter, shape: PassShape, ranks: int) -> list[Work]:
-    """Final norm and the target's LM head over the predicted positions, one less than the block."""
-    positions = shape.requests * (shape.queries - 1)
-    return [
-        _draft_small(4 * positions * drafter.hidden),
-        Gemm(positions, model.vocab // ranks, drafter.hidden, model.head_dtype),
-    ]
-
-
-def _draft_small(values: int) -> Elementwise:
-    return Elementwise(ACTIVATION_BYTES * values)
-
-
-def _draft_allreduce(drafter: Drafter, tokens: int, ranks: int) -> AllReduce:
-    return AllReduce(ACTIVATION_BYTES * tokens * drafter.hidden, ranks)

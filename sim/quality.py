@@ -77,12 +77,19 @@ class DrafterQuality:
 
     def draft(self, top1: Array, spec: TreeSpec) -> DraftTree:
         """What this drafter gives in a step where its first choices are right with chances *top1*."""
-        if spec.shape is Shape.CHAIN:
-            return ddtree.chain(marginals(top1, 1), spec.budget)
+        match spec.shape:
+            case Shape.CHAIN:
+                return ddtree.chain(marginals(top1, 1), spec.budget)
+            case Shape.DDTREE:
+                return ddtree.build(marginals(self._stated(top1), spec.budget), spec.budget)
+            case Shape.EAGLE:
+                return ddtree.beam(marginals(self._stated(top1), spec.top_k), spec.budget, spec.top_k)
+
+    def _stated(self, top1: Array) -> Array:
+        """What the drafter says of its first choices where they are right with chances *top1*."""
         if not self.stated_slope:
-            return ddtree.build(marginals(top1, spec.budget), spec.budget)
-        stated = special.expit(special.logit(top1) - self.stated_slope * _log_depth(len(top1)))
-        return ddtree.build(marginals(stated, spec.budget), spec.budget)
+            return top1
+        return np.asarray(special.expit(special.logit(top1) - self.stated_slope * _log_depth(len(top1))))
 
     def survival(self, spec: TreeSpec) -> Array:
         """(positions,) P(L > d) for d = 1 ..., over the difficulty of steps."""

@@ -38,12 +38,13 @@ KINDS = ("length", "rates", "hazard", "mean_length", "quality", "trace")
 ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range", "counts"})
 """In a file that extends another, one of these replaces all that the other has."""
 VARIATION = ("request_sd", "step_correlation", "decay_per_1k_context")
-OWN_KEYS = frozenset({"question", "anchor", "assumptions"})
+OWN_KEYS = frozenset({"question", "anchor", "assumptions", "regression"})
 """What a file says of itself: one that extends it must say its own."""
 KEEP_ANCHOR = ("anchor", "runs", "seed", "load.output_tokens")
 """Overrides of these leave the question as it was; any other takes the published figure away."""
 MAX_BUDGET = 4096
 MAX_BLOCK = 256
+MAX_TOP_K = 64
 MAX_CONTEXT = 1_000_000
 
 
@@ -67,19 +68,34 @@ class Drafting(Strict):
     model: str = "kimi_dflash"
     """Catalog name of the drafter."""
     block: int = Field(ge=0, le=MAX_BLOCK)
-    """Positions per draft pass, the known first token included; 0 or 1 drafts nothing."""
+    """Positions drafted a step, the known first token included; 0 or 1 drafts nothing.
+
+    A sequential drafter (EAGLE, MTP) takes block - 1 passes: vLLM's num_speculative_tokens, SGLang's
+    speculative_num_steps, plus one.
+    """
 
 
 class Tree(Strict):
     """The draft tree that one pass verifies."""
 
     budget: int = Field(ge=0, le=MAX_BUDGET)
-    """Tree nodes without the root; a verify pass has budget + 1 tokens. 0 is plain decoding."""
+    """Tree nodes without the root; a verify pass has budget + 1 tokens. 0 is plain decoding.
+
+    SGLang's speculative_num_draft_tokens counts the root: budget + 1.
+    """
     shape: Shape = Shape.DDTREE
-    """ddtree: the most probable prefixes; chain: first choices alone, block - 1 nodes at most."""
+    """ddtree: the most probable prefixes; chain: first choices alone, at most block - 1; eagle: a beam."""
+    top_k: int | None = Field(default=None, ge=1, le=MAX_TOP_K)
+    """Of shape eagle: prefixes kept at every depth, and choices of each (speculative_eagle_topk)."""
     builder: TreeBuilder = TreeBuilder.HOST
     workers: int = Field(default=1, ge=1, le=512)
     """Host threads that build trees, each those of some requests; Python has one."""
+
+    @model_validator(mode="after")
+    def _beam(self) -> Self:
+        if (self.shape is Shape.EAGLE) != (self.top_k is not None):
+            raise ValueError("top_k goes with shape eagle, and that with top_k (null takes it away)")
+        return self
 
 
 class Quality(Strict):
@@ -92,7 +108,9 @@ class Quality(Strict):
     budget: int | None = Field(default=None, ge=1, le=MAX_BUDGET)
     """... and this budget (the scenario's where left out) ..."""
     shape: Shape | None = None
-    """... and this shape (the scenario's where left out); other blocks, budgets and shapes follow."""
+    """... and this shape (the scenario's where left out) ..."""
+    top_k: int | None = Field(default=None, ge=1, le=MAX_TOP_K)
+    """... and this top_k (the scenario's where left out); other blocks, budgets and shapes follow."""
     off_spine: float | None = Field(default=None, ge=0, le=1)
     """Instead of the catalog's: what is left of a position's chance off the drafter's first choices."""
 
@@ -201,7 +219,7 @@ class Load(Strict):
     output_tokens: int = Field(default=512, ge=1, le=1_000_000)
     """A request decodes until it has committed at least this many tokens."""
     concurrency: int = Field(default=1, ge=1, le=512)
-    """Requests decoded together."""
+    """Requests decoded together, as far as they fit into the cache; the others wait."""
 
 
 class Anchor(Strict):
@@ -230,6 +248,31 @@ class Anchor(Strict):
         return sum(self.tok_s_range) / 2
 
 
+class Cause(Strict):
+    """A difference from another scenario."""
+
+    name: str = Field(min_length=3)
+    keys: tuple[str, ...] = Field(min_length=1)
+    """Scenario keys, such as kv.run_tokens, whose values here are the cause."""
+
+
+class Candidate(Strict):
+    """Something that the source does not say, and that would slow the scenario down."""
+
+    name: str = Field(min_length=3)
+    changes: dict[str, int | float | str | bool] = Field(min_length=1)
+    """Scenario keys and the values they would have."""
+
+
+class Regression(Strict):
+    """What this scenario is slower than, and why."""
+
+    since: str
+    """The scenario file that it is compared with."""
+    causes: tuple[Cause, ...] = Field(min_length=1, max_length=6)
+    candidates: tuple[Candidate, ...] = Field(default=(), max_length=6)
+
+
 class Scenario(Strict):
     """One question to the simulator: machine, model, drafter, tree, acceptance and load."""
 
@@ -252,6 +295,7 @@ class Scenario(Strict):
     assumptions: tuple[str, ...] = ()
     """What this scenario takes for granted; the report repeats it."""
     anchor: Anchor | None = None
+    regression: Regression | None = None
     runs: int = Field(default=256, ge=1, le=1_000_000)
     seed: int = Field(default=1, ge=0, le=2**63 - 1)
 
@@ -284,13 +328,18 @@ class Scenario(Strict):
     @property
     def drafted(self) -> TreeSpec:
         """The tree that a step drafts."""
-        return TreeSpec(self.drafter.block, self.tree.budget, self.tree.shape)
+        return TreeSpec(self.drafter.block, self.tree.budget, self.tree.shape, self.tree.top_k or 1)
 
     @property
     def asked_at(self) -> TreeSpec:
         """The tree at which the acceptance that is asked for holds."""
         quality, own = self.acceptance.quality or Quality(), self.drafted
-        return TreeSpec(quality.block or own.block, quality.budget or own.budget, quality.shape or own.shape)
+        return TreeSpec(
+            quality.block or own.block,
+            quality.budget or own.budget,
+            quality.shape or own.shape,
+            quality.top_k or own.top_k,
+        )
 
     @property
     def is_plain(self) -> bool:
@@ -301,6 +350,11 @@ class Scenario(Strict):
     def max_acceptance_length(self) -> int:
         """The most tokens that one step can commit."""
         return 1 if self.is_plain else self.drafted.cap
+
+    @property
+    def request_tokens(self) -> int:
+        """Cached tokens that one request needs room for: all it ever has, and those of its last pass."""
+        return self.load.context_tokens + self.load.output_tokens + self.verify_tokens
 
     @property
     def verify_tokens(self) -> int:
@@ -318,6 +372,7 @@ CATALOG_KEYS: dict[KeyPath, Kind] = {
 }
 
 TRACE_KEY: KeyPath = ("acceptance", "trace")
+SINCE_KEY: KeyPath = ("regression", "since")
 
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
@@ -347,10 +402,23 @@ def build(document: Document) -> Scenario:
         problem = _unknown(kind, name)
         if problem:
             raise ScenarioError(*document.place(key), dotted(key), problem)
-    trace = scenario.acceptance.trace
-    if trace is not None and not Path(trace).is_file():
-        raise ScenarioError(*document.place(TRACE_KEY), dotted(TRACE_KEY), f"no such file: {trace}")
+    since = None if scenario.regression is None else scenario.regression.since
+    for key, file in ((TRACE_KEY, scenario.acceptance.trace), (SINCE_KEY, since)):
+        if file is not None and not Path(file).is_file():
+            raise ScenarioError(*document.place(key), dotted(key), f"no such file: {file}")
+    _check_causes(scenario, document)
     return scenario
+
+
+def _check_causes(scenario: Scenario, document: Document) -> None:
+    """Every key that a regression names is one that scenarios have."""
+    asked = scenario.regression
+    if asked is None:
+        return
+    file, line = document.place(("regression",))
+    causes = [key for cause in asked.causes for key in cause.keys]
+    for key in (*causes, *(key for candidate in asked.candidates for key in candidate.changes)):
+        check_key(key, f"{file}:{line}" if line else file)
 
 
 def unknown_entry(key: str, value: Any) -> str:
@@ -368,10 +436,10 @@ def _unknown(kind: Kind, name: str) -> str:
 def _with_paths(document: Document, folder: Path) -> Document:
     """*document* with the files it names (catalog entries, a trace) looked for beside it, in *folder*."""
     data = dict(document.data)
-    for key in (*CATALOG_KEYS, TRACE_KEY):
+    for key in (*CATALOG_KEYS, TRACE_KEY, SINCE_KEY):
         owner = data.get(str(key[0])) if len(key) > 1 else data
         name = owner.get(str(key[-1])) if isinstance(owner, dict) else None
-        is_file = isinstance(name, str) and (key == TRACE_KEY or name.endswith(".yaml"))
+        is_file = isinstance(name, str) and (key in (TRACE_KEY, SINCE_KEY) or name.endswith(".yaml"))
         if isinstance(owner, dict) and is_file:
             moved = {**owner, str(key[-1]): str(folder / str(name))}
             data = {**data, str(key[0]): moved} if len(key) > 1 else moved
@@ -394,6 +462,7 @@ def changed(document: Document, key: str, value: Any, place: str) -> Document:
     merged = merge(document.data, _nested(*_whole(document, path, value)), ACCEPTANCE_KINDS)
     if not key.startswith(KEEP_ANCHOR):
         merged.pop("anchor", None)
+        merged.pop("regression", None)
     return Document(document.file, merged, {**places, path: (place, 0)})
 
 

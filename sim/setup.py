@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from math import ceil
 from pathlib import Path
 
 from hwmodels import catalog, sampled
-from hwmodels.catalog import Drafter
 from hwmodels.cost import CostModel, Machine
+from hwmodels.drafters import Drafter, Method
 from hwmodels.errors import HardwareError
 from hwmodels.models import TargetModel
 from sim import memory, traces
+from sim.batching import Capacity
 from sim.choices import Shape
 from sim.errors import ScenarioError
 from sim.scenario import CapturePolicy, Scenario
@@ -42,10 +44,33 @@ class Setup:
         return CostModel(self.machine)
 
     @cached_property
+    def capacity(self) -> Capacity:
+        """The attention cache of a rank in blocks: what the weights leave of its memory."""
+        scenario, stack, ranks = self.scenario, self.machine.stack, self.machine.ranks
+        weights = memory.target_bytes_per_rank(self.model, ranks)
+        if not scenario.is_plain:
+            weights += memory.drafter_bytes_per_rank(self.drafter, ranks)
+        room = memory.cache_room_bytes(stack.memory, self.machine.gpu.memory_gib.value, weights)
+        block = memory.cache_bytes(self.model, stack.memory.block_tokens, scenario.kv.dtype, ranks)
+        tokens = -(-scenario.request_tokens // stack.memory.block_tokens)
+        state = memory.state_bytes(self.model, 1, ranks)
+        return Capacity(max(0, int(room // block)), tokens + ceil(state / block))
+
+    @cached_property
+    def requests(self) -> int:
+        """Requests that decode together: those of the load that fit into the cache."""
+        return min(self.scenario.load.concurrency, self.capacity.requests)
+
+    @property
+    def capacity_limited(self) -> bool:
+        """True where some requests of the load wait for others to leave."""
+        return self.requests < self.scenario.load.concurrency
+
+    @cached_property
     def broken_limit(self) -> catalog.CaptureLimit | None:
         """The capture limit that this scenario's tree breaks, whether it is kept or lifted."""
         drafted = self.scenario.drafted
-        if self.scenario.is_plain or drafted.shape is Shape.CHAIN:
+        if self.scenario.is_plain or drafted.shape is not Shape.DDTREE:
             return None
         budget, capability = drafted.budget, self.machine.gpu.compute_capability
         for limit in self.machine.stack.dispatch.capture_limits:
@@ -60,6 +85,16 @@ class Setup:
         if broken and self.scenario.capture_limit is CapturePolicy.KEPT:
             return LaunchMode.EAGER
         return self.draft_launch
+
+    @property
+    def speculates_ahead(self) -> bool:
+        """Whether the host prepares a speculative step beside the GPUs, so that no launch holds them up.
+
+        A draft tree is waited for: DDTree needs the host for it, and SGLang's overlap takes chains alone.
+        """
+        chain = self.scenario.tree.shape is Shape.CHAIN
+        overlap = self.machine.stack.overlap
+        return overlap.speculative_schedule_ahead and chain and self.verify_launch is LaunchMode.GRAPH
 
     @property
     def draft_launch(self) -> LaunchMode:
@@ -86,8 +121,25 @@ def resolve(scenario: Scenario) -> Setup:
         machine=machine,
         trace=_trace(scenario),
     )
+    _check_method(setup)
     _check_memory(setup)
     return setup
+
+
+SHAPES = {
+    Method.DFLASH: (Shape.DDTREE, Shape.CHAIN),
+    Method.EAGLE: (Shape.CHAIN, Shape.EAGLE),
+    Method.MTP: (Shape.CHAIN, Shape.EAGLE),
+}
+"""Draft trees that each method can give."""
+
+
+def _check_method(setup: Setup) -> None:
+    """Refuse a tree that the drafter's method cannot give; ScenarioError."""
+    shape, known = setup.scenario.tree.shape, SHAPES[setup.drafter.method]
+    if not setup.scenario.is_plain and shape not in known:
+        problem = f"{setup.drafter.name} ({setup.drafter.method}) drafts {' or '.join(known)}, not {shape}"
+        raise ScenarioError("scenario", 0, "tree.shape", problem)
 
 
 def _trace(scenario: Scenario) -> Trace | None:
@@ -104,18 +156,21 @@ def _trace(scenario: Scenario) -> Trace | None:
 
 
 def _check_memory(setup: Setup) -> None:
-    """Refuse what does not fit into the GPUs; workspaces and graphs come on top and are not counted."""
-    scenario, gpu, ranks = setup.scenario, setup.machine.gpu, setup.machine.ranks
-    load = scenario.load
-    tokens = load.concurrency * (load.context_tokens + load.output_tokens)
-    needed = memory.target_bytes_per_rank(setup.model, ranks)
-    needed += memory.cache_bytes(setup.model, tokens, scenario.kv.dtype, ranks)
-    needed += memory.state_bytes(setup.model, load.concurrency, ranks)
-    if not scenario.is_plain:
-        needed += memory.drafter_bytes_per_rank(setup.drafter, ranks)
-    if needed > gpu.memory_gib.value * memory.GIB:
-        raise HardwareError(
-            gpu.name,
-            f"{setup.model.name} on {ranks} GPUs with {tokens:,} cached tokens needs"
-            f" {needed / memory.GIB:.1f} GiB on each, but there are {gpu.memory_gib.value:.1f}",
-        )
+    """Refuse what cannot decode even one request; a batch of which some fit waits (``Setup.requests``)."""
+    capacity, machine = setup.capacity, setup.machine
+    if capacity.requests:
+        return
+    tokens, gpu, stack = setup.scenario.request_tokens, machine.gpu, machine.stack
+    needed = memory.target_bytes_per_rank(setup.model, machine.ranks)
+    needed += memory.cache_bytes(setup.model, tokens, setup.scenario.kv.dtype, machine.ranks)
+    needed += memory.state_bytes(setup.model, 1, machine.ranks)
+    if not setup.scenario.is_plain:
+        needed += memory.drafter_bytes_per_rank(setup.drafter, machine.ranks)
+    needed += stack.memory.workspace_gib.value * memory.GIB
+    usable = gpu.memory_gib.value * stack.memory.fraction.value
+    raise HardwareError(
+        gpu.name,
+        f"{setup.model.name} on {machine.ranks} GPUs with one request of {tokens:,} cached tokens needs"
+        f" {needed / memory.GIB:.1f} GiB on each, but {stack.name} may use {usable:.1f}"
+        f" of {gpu.memory_gib.value:.1f}",
+    )

@@ -97,9 +97,9 @@ class Simulation:
     def decoded(self, index: int) -> Batch:
         """What the requests of run *index* do, step by step."""
         scenario = self.setup.scenario
-        slots = range(scenario.load.concurrency)
-        luck = [generator(scenario.seed, index, RandomStream.ACCEPTANCE, slot) for slot in slots]
-        return closed_loop(self.acceptance, scenario.load, luck)
+        users = range(scenario.load.concurrency)
+        luck = [generator(scenario.seed, index, RandomStream.ACCEPTANCE, user) for user in users]
+        return closed_loop(self.acceptance, scenario.load, luck, self.setup.capacity)
 
     def chunks(self, index: int) -> Iterator[Chunk]:
         """The steps of run *index* with their durations drawn."""

@@ -135,8 +135,10 @@ def how_to_ask(view: AcceptanceView) -> str:
         return (
             f"What the tree is worth is not known: the catalog has no accuracy of {view.setup.drafter.name}."
         )
-    block, budget, shape = view.setup.scenario.drafted
+    block, budget, shape, top_k = view.setup.scenario.drafted
     keys = f"mean_length: {view.mean_length:.4g}, block: {block}, budget: {budget}, shape: {shape.value}"
+    if shape is Shape.EAGLE:
+        keys += f", top_k: {top_k}"
     keeping = f"{{quality: {{{keys}}}}}"
     return (
         "For what the tree is worth: --set 'acceptance={quality: {}}', with the drafter as good as the"
@@ -151,7 +153,7 @@ def as_object(view: AcceptanceView) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "question": asked.question,
         "drafter": view.setup.drafter.name,
-        "trained_block": view.setup.drafter.trained_block,
+        "trained_block": view.setup.drafter.longest_block,
         "block": asked.drafter.block,
         "budget": asked.tree.budget,
         "acceptance": view.kind,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwmodels.catalog import Drafter
+from hwmodels.drafters import Drafter
 from sim import ddtree, scenario
 from sim.ddtree import DraftTree, Node, TreeSpec
 from sim.drafting import acceptance_model, drafter_quality, landed, survival_model
@@ -158,7 +158,10 @@ def of(setup: Setup) -> AcceptanceView:
 def _tree_view(setup: Setup) -> TreeView:
     asked = setup.scenario
     quality = drafter_quality(setup, asked.acceptance.asked_mean)
-    top1, known = quality.top1_by_depth(asked.drafted.positions), _known_block(quality, setup.drafter)
+    top1, known = (
+        quality.top1_by_depth(asked.drafted.positions),
+        _known_block(quality, setup.drafter, asked.drafter.block),
+    )
     tree = quality.draft(top1, asked.drafted)
     return TreeView(
         quality=quality,
@@ -223,9 +226,12 @@ def _curve(setup: Setup, quality: DrafterQuality, block: int) -> Curve:
     return Curve(block, budgets, tuple(_mean_lengths(setup, quality, block, budgets)))
 
 
-def _known_block(quality: DrafterQuality, drafter: Drafter) -> int:
-    """The largest block that the accuracy is given for or, where it is a curve, the drafter trained for."""
-    return len(quality.top1) + 1 if quality.top1 else drafter.trained_block
+def _known_block(quality: DrafterQuality, drafter: Drafter, own: int) -> int:
+    """The largest block that the accuracy is given for or, where it is a curve, the drafter trained for.
+
+    The scenario's *own* where it was trained for none.
+    """
+    return len(quality.top1) + 1 if quality.top1 else drafter.longest_block or own
 
 
 def _blocks(setup: Setup, known: int) -> list[int]:
@@ -238,5 +244,6 @@ def _blocks(setup: Setup, known: int) -> list[int]:
 
 def _curve_blocks(setup: Setup) -> list[int]:
     """Half the scenario's block, the block, and up to twice of it, as far as the drafter was trained."""
-    own, trained = setup.scenario.drafter.block, setup.drafter.trained_block
+    own = setup.scenario.drafter.block
+    trained = setup.drafter.longest_block or 2 * own
     return sorted({max(2, own // 2), own, max(own, min(2 * own, trained))})

@@ -42,7 +42,8 @@ from sim.engine import play
 from sim.graph import Lane, Op, Phase, StepGraph
 from sim.setup import LaunchMode, Setup
 from sim.simulate import Simulation
-from sim.step import PYTHON, decode_step
+from sim.step import decode_step
+from sim.step_builder import PYTHON
 
 Kind = TypeVar("Kind")
 
