@@ -81,6 +81,10 @@ class Gpu(Entry):
     """The shortest kernel inside a graph, its gap to the next one included."""
     kv_run_overhead_bytes: Figure
     """DRAM traffic lost at each break between contiguous runs of cached tokens."""
+    usual_interconnect: str | None = None
+    """Between several of these where a publication does not say; None where nothing is usual."""
+    usual_host: str | None = None
+    """The host they usually sit in."""
     noise: GpuNoise
 
 
@@ -350,6 +354,11 @@ def _typed(kind: Kind, name: str, model: type[EntryT]) -> EntryT:
     entry = _load(kind, name)
     assert isinstance(entry, model)
     return entry
+
+
+def entry(kind: Kind, name: str) -> Entry:
+    """The entry *name* of *kind*; DocumentError where there is none."""
+    return _load(kind, name)
 
 
 def gpu(name: str) -> Gpu:
