@@ -81,6 +81,10 @@ class Gpu(Entry):
     """The shortest kernel inside a graph, its gap to the next one included."""
     kv_run_overhead_bytes: Figure
     """DRAM traffic lost at each break between contiguous runs of cached tokens."""
+    usual_interconnect: str | None = None
+    """Between several of these where a publication does not say; None where nothing is usual."""
+    usual_host: str | None = None
+    """The host they usually sit in."""
     noise: GpuNoise
 
 
@@ -233,14 +237,8 @@ class Overlap(Strict):
     schedule_ahead: bool
     """In plain decoding the host prepares the next step while the GPU runs this one."""
     speculative_schedule_ahead: bool
-    """The same with a drafted chain; a draft tree is always waited for."""
+    """A stack that schedules ahead does so with drafted chains too; a draft tree is always waited for."""
     ref: str
-
-    @model_validator(mode="after")
-    def _plain_first(self) -> Self:
-        if self.speculative_schedule_ahead and not self.schedule_ahead:
-            raise ValueError("speculative_schedule_ahead needs schedule_ahead")
-        return self
 
 
 class KvMemory(Strict):
@@ -359,6 +357,11 @@ def _typed(kind: Kind, name: str, model: type[EntryT]) -> EntryT:
     entry = _load(kind, name)
     assert isinstance(entry, model)
     return entry
+
+
+def entry(kind: Kind, name: str) -> Entry:
+    """The entry *name* of *kind*; DocumentError where there is none."""
+    return _load(kind, name)
 
 
 def gpu(name: str) -> Gpu:

@@ -83,6 +83,11 @@ class Drafter(Entry):
         """The block beyond which it was not trained; None where passes go on one after another."""
         return None
 
+    @property
+    def stored_as(self) -> DType:
+        """Storage type of most of its weights."""
+        return self.dtype
+
 
 class DFlash(Drafter):
     """A block-diffusion drafter sharing the target's embedding and LM head."""
@@ -125,6 +130,11 @@ class Eagle(Drafter):
     """Tokens that its LM head knows; often fewer than the target's."""
     head_dtype: DType
 
+    @property
+    def stored_as(self) -> DType:
+        """That of embedding and LM head, which are larger than its layers."""
+        return self.head_dtype
+
     def as_model(self, target: TargetModel) -> TargetModel:
         """Its layers and LM head as a model of their own; *target* lends what no kernel reads."""
         return target.model_copy(
@@ -156,6 +166,11 @@ class Mtp(Drafter):
     method: Literal[Method.MTP]
     expert_dtype: DType | None
     """Storage type of its routed experts; null where the target has none."""
+
+    @property
+    def stored_as(self) -> DType:
+        """That of its experts, where it has some."""
+        return self.expert_dtype or self.dtype
 
     def as_model(self, target: TargetModel) -> TargetModel:
         """Its layer and the LM head of *target* as a model of their own."""

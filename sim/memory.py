@@ -62,7 +62,7 @@ def _expert_layer_bytes(model: TargetModel, routed: RoutedExperts, ranks: int) -
 
 def drafter_bytes_per_rank(drafter: Drafter, ranks: int) -> float:
     """Weights of *drafter* on one rank."""
-    return drafter.parameters_billion.value * 1e9 * BITS_PER_VALUE[drafter.dtype] / 8 / ranks
+    return drafter.parameters_billion.value * 1e9 * BITS_PER_VALUE[drafter.stored_as] / 8 / ranks
 
 
 def cache_bytes(model: TargetModel, tokens: int, dtype: DType, ranks: int) -> float:

@@ -94,7 +94,8 @@ class Setup:
         """
         chain = self.scenario.tree.shape is Shape.CHAIN
         overlap = self.machine.stack.overlap
-        return overlap.speculative_schedule_ahead and chain and self.verify_launch is LaunchMode.GRAPH
+        ahead = overlap.schedule_ahead and overlap.speculative_schedule_ahead
+        return ahead and chain and self.verify_launch is LaunchMode.GRAPH
 
     @property
     def draft_launch(self) -> LaunchMode:

@@ -88,8 +88,11 @@ class Simulation:
     def run(self, index: int) -> Run:
         """Run number *index*: the same bytes whenever and wherever it is played."""
         decoded = self.decoded(index)
-        parts = [self._played(chunk) for chunk in self._chunks(index, decoded)]
-        return Run(index, _join(parts), decoded.first_steps)
+        return Run(index, self.played(index, decoded), decoded.first_steps)
+
+    def played(self, index: int, decoded: Batch) -> StepRecords:
+        """The steps of *decoded*, whatever its requests do, with the noise of run *index*."""
+        return _join([self._played(chunk) for chunk in self._chunks(index, decoded)])
 
     def decoded(self, index: int) -> Batch:
         """What the requests of run *index* do, step by step."""
