@@ -14,6 +14,7 @@ from typing import Any
 from hwmodels import catalog
 from hwmodels.catalog import Gpu
 from hwmodels.documents import Document
+from hwmodels.drafters import Drafter
 from hwmodels.errors import DocumentError
 from hwmodels.models import TargetModel
 from sim import scenario
