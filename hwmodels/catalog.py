@@ -153,6 +153,9 @@ class AttentionKernel(Selector):
     reread_gb_s: Figure | None = None
     tile_rows: int = Field(default=64, ge=1)
     """Rows (heads of one cache x queries) that one pass over the KV serves, for ``shared``."""
+    serial_us_per_1k_context: Figure | None = None
+    """Where the table's growth with context is another build's: what each request's longest block of
+    threads takes per 1,000 cached tokens, on top of the bytes of the whole batch."""
 
 
 class AllReduceChoice(Strict):

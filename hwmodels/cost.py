@@ -278,14 +278,16 @@ class CostModel:
         kernel, grid = found.kernel, found.grid
         served = work.requests * (work.queries if kernel.query_scaling is QueryScaling.AS_BATCH else 1)
         covered = grid.covers(served, work.seen) and found.caveat is None
-        exact = work.queries == 1 and self._breaks(work) == 0 and covered
-        seconds = found.passes * self._one_pass(grid, served, work.seen, _token_bytes(work))
+        tabled = covered and kernel.serial_us_per_1k_context is None
+        exact = work.queries == 1 and self._breaks(work) == 0 and tabled
+        seconds = found.passes * self._latent_pass(kernel, grid, served, work)
         seconds += self._query_seconds(kernel, work) + self._fragmentation_seconds(work, served)
         source = Source.MEASURED if exact else self._scaled_attention(kernel, work)
         reread = kernel.reread_gb_s.spread if kernel.reread_gb_s and work.queries > 1 else 0.0
+        serial = kernel.serial_us_per_1k_context.spread if kernel.serial_us_per_1k_context else 0.0
         return Estimate(
             seconds=max(seconds, self.floor_seconds(work)),
-            spread=max(grid.smoothing, reread),
+            spread=max(grid.smoothing, reread, serial),
             source=self._carried(source, grid.framework),
             bound=Bound.MEMORY,
             evidence=f"{found.evidence}, {_how(kernel)}",
@@ -295,6 +297,8 @@ class CostModel:
         """What a figure beyond the table rests on: the weakest of the rules it needs."""
         if self._breaks(work):
             return self.machine.gpu.kv_run_overhead_bytes.source
+        if work.queries == 1 and kernel.serial_us_per_1k_context is not None:
+            return kernel.serial_us_per_1k_context.source
         return kernel.scaling_source if work.queries > 1 else Source.SCALED
 
     def _grouped_attention(self, work: GqaAttention) -> Estimate:
@@ -329,6 +333,16 @@ class CostModel:
         """Seconds of one query per request, by the table of *shape*."""
         token_bytes = 2 * roofline.cached_token_bytes(shape.kv_heads * shape.head_dim, work.dtype)
         return self._one_pass(found.grid, work.requests, work.seen, token_bytes)
+
+    def _latent_pass(
+        self, kernel: AttentionKernel, grid: tables.Grid, served: int, work: MlaAttention
+    ) -> float:
+        """One query per request: the table, or its shortest context and the kernel's own growth."""
+        serial = kernel.serial_us_per_1k_context
+        if serial is None:
+            return self._one_pass(grid, served, work.seen, _token_bytes(work))
+        streamed = served * work.seen * _token_bytes(work) / self._achieved()
+        return self._one_pass(grid, served, 0, 0.0) + serial.value * US * work.seen / 1000 + streamed
 
     def _one_pass(self, grid: tables.Grid, served: int, seen: int, token_bytes: float) -> float:
         """Table time, plus DRAM time of what lies beyond the table."""

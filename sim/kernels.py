@@ -261,7 +261,8 @@ def _expert_mlp(setup: Setup, tokens: int, routed: RoutedExperts) -> Iterator[Ke
 
 
 def _experts(setup: Setup, tokens: int, routed: RoutedExperts) -> GroupedExperts:
-    correlation = setup.scenario.experts.routing_correlation
+    asked = setup.scenario.experts.routing_correlation
+    correlation = routed.routing_correlation.value if asked is None else asked
     return GroupedExperts(
         tokens=tokens,
         touched=experts_touched(tokens, routed.count, routed.top_k, correlation),

@@ -193,8 +193,8 @@ class Experts(Strict):
 
     kernel: str | None = None
     """Expert kernel to use where the stack knows several (marlin, trtllm_gen, cutlass)."""
-    routing_correlation: float = Field(default=0.0, ge=0, le=0.45)
-    """How alike the tokens of one verify pass route (rho); 0 is independent, 0.44 the highest published."""
+    routing_correlation: float | None = Field(default=None, ge=0, le=0.45)
+    """How alike the tokens of a pass route (rho), instead of the model's; 0 is independent."""
 
 
 class KvCache(Strict):

@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from hwmodels import catalog
-from hwmodels.catalog import Drafter, Gpu
+from hwmodels.catalog import Gpu
 from hwmodels.documents import Document
+from hwmodels.drafters import Drafter
 from hwmodels.errors import DocumentError
 from hwmodels.models import TargetModel
 from sim import scenario
