@@ -91,8 +91,8 @@ def gemm_case(gpu: str, dtype: DType) -> tuple[Grid | None, dict[Point, float]]:
 def shipped() -> dict[str, Callable[[], tuple[Grid | None, dict[Point, float]]]]:
     """Every grid that a shipped stack can ask for, by name, with what builds it and its published points."""
     found: dict[str, Callable[[], tuple[Grid | None, dict[Point, float]]]] = {}
-    for gpu, dtype in sorted({(row["gpu"], row["dtype"]) for row in tables.rows("gemm")}):
-        found[f"gemm {gpu} {dtype}"] = partial(gemm_case, gpu, DType(dtype))
+    for gpu, name in sorted({(row["gpu"], row["dtype"]) for row in tables.rows("gemm")}):
+        found[f"gemm {gpu} {name}"] = partial(gemm_case, gpu, DType(name))
     for gpu, kernel in attention_kernels():
         for dtype in (DType.BF16, DType.FP8):
             for heads in tables.mla_heads(gpu, kernel, dtype):
