@@ -49,6 +49,7 @@ from hwmodels.work import (
     IndexScores,
     LinkWork,
     MlaAttention,
+    Prefill,
     StreamContention,
     Work,
 )
@@ -137,12 +138,28 @@ class CostModel:
                 return self._collective(work)
             case Copy() | HostWork() | GraphLaunch() | EagerLaunch():
                 return self._host(work)
+            case Prefill():
+                return self._prefill(work)
             case Barrier():
                 return Estimate(
                     seconds=0, spread=0, source=Source.MEASURED, bound=Bound.LATENCY, evidence="barrier"
                 )
             case _:
                 assert_never(work)
+
+    def _prefill(self, work: Prefill) -> Estimate:
+        """The longer of what the GPU runs and what the host launches."""
+        gpu = [(self.estimate(kernel), times) for kernel, times in work.kernels]
+        host = [(self.estimate(task), 1) for task in work.host]
+        parts = max(gpu, host, key=_total_seconds)
+        seconds = _total_seconds(parts)
+        return Estimate(
+            seconds=seconds,
+            spread=sum(part.seconds * times * part.spread for part, times in parts) / seconds,
+            source=weakest(*(part.source for part, _ in parts)),
+            bound=Bound.HOST if parts is host else Bound.COMPUTE,
+            evidence="a prompt's forward pass: the longer of its kernels and their launches one by one",
+        )
 
     def floor_seconds(self, work: GpuWork) -> float:
         """The datasheet bound of *work* on this GPU."""
@@ -528,6 +545,10 @@ def _pace(gpu: Gpu) -> tuple[float, float]:
 def _how(kernel: AttentionKernel) -> str:
     """How *kernel* scales with queries, in words."""
     return f"{kernel.query_scaling.value} queries ({kernel.scaling_ref.strip()})"
+
+
+def _total_seconds(parts: list[tuple[Estimate, int]]) -> float:
+    return sum(part.seconds * times for part, times in parts)
 
 
 def _token_bytes(work: MlaAttention) -> float:

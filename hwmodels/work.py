@@ -243,6 +243,17 @@ class EagerLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefill:
+    """A prompt's forward pass, kernel after kernel, while the host launches one after another.
+
+    Works with how often each occurs; prompts have as many lengths as users, so no graph is captured.
+    """
+
+    kernels: tuple[tuple[Work, int], ...]
+    host: tuple[HostWork | EagerLaunch, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """No work: a point that waits for others."""
 
@@ -261,7 +272,7 @@ GpuWork = (
 )
 LinkWork = AllReduce | AllGather
 HostSideWork = Copy | HostWork | GraphLaunch | EagerLaunch | Barrier
-Work = GpuWork | LinkWork | HostSideWork
+Work = GpuWork | LinkWork | HostSideWork | Prefill
 
 
 def experts_touched(tokens: float, experts: int, top_k: int, routing_correlation: float = 0.0) -> float:

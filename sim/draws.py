@@ -38,6 +38,7 @@ from hwmodels.work import (
     HostWork,
     IndexScores,
     MlaAttention,
+    Prefill,
     StreamContention,
     Work,
 )
@@ -94,7 +95,7 @@ def family_of(work: Work) -> Family:
             return Family.LINK
         case GraphLaunch():
             return Family.LAUNCH
-        case HostWork() | EagerLaunch() | Copy():
+        case HostWork() | EagerLaunch() | Copy() | Prefill():
             return Family.HOST
         case Gemm() | BatchedGemm() | Elementwise() | StreamContention() | GpuKernel() | Barrier():
             return Family.KERNELS

@@ -220,6 +220,8 @@ class Load(Strict):
     """A request decodes until it has committed at least this many tokens."""
     concurrency: int = Field(default=1, ge=1, le=512)
     """Requests decoded together, as far as they fit into the cache; the others wait."""
+    prefill: bool = False
+    """Count the prefill of every request that joins: the batch waits for it. Else it is outside."""
 
 
 class Anchor(Strict):

@@ -111,7 +111,7 @@ class Simulation:
         contexts = decoded.mean_contexts
         for first in range(0, len(contexts), chunk_steps):
             steps = slice(first, first + chunk_steps)
-            mean = self.mean_times(contexts[steps])
+            mean = self.mean_times(contexts[steps], decoded.joined[steps])
             yield Chunk(decoded.lengths[steps], contexts[steps], mean, durations(mean, contexts[steps]))
 
     def _durations(self, run: int) -> Callable[[MeanTimes, IntArray], IntArray]:
@@ -123,9 +123,9 @@ class Simulation:
         luck = luck_of_run(seed, run)
         return lambda mean, contexts: noise.durations(*sampled.draw(luck, mean, contexts))
 
-    def mean_times(self, contexts: IntArray) -> MeanTimes:
-        """What every piece takes on average at each of *contexts*."""
-        return mean_times(self.pieces, self.base.seconds(contexts))
+    def mean_times(self, contexts: IntArray, joined: IntArray | None = None) -> MeanTimes:
+        """What every piece takes on average at each of *contexts*, where *joined* requests join."""
+        return mean_times(self.pieces, self.base.seconds(contexts, joined))
 
     def _played(self, chunk: Chunk) -> StepRecords:
         end = self._play(self.pieces.graph, chunk.durations)

@@ -13,6 +13,7 @@ from sim.draft_stages import POSITION_BYTES, draft
 from sim.graph import Component, Phase, StepGraph
 from sim.kernels import PassShape, verify_pass
 from sim.memory import cache_bytes
+from sim.prefill import prompt_pass
 from sim.setup import LaunchMode, Setup
 from sim.step_builder import StepBuilder
 
@@ -33,12 +34,21 @@ def _speculative_step(setup: Setup) -> StepGraph:
     step = StepBuilder(setup, setup.speculates_ahead)
     scenario = setup.scenario
     shape = PassShape(setup.requests, scenario.verify_tokens, scenario.load.context_tokens)
-    scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
+    scheduled = _scheduled(step)
     ready = draft(step, scheduled)
     verify = verify_pass(setup, shape)
     step.forward(Phase.VERIFY, verify, setup.verify_launch, ready.launch, ready.kernels)
     _accept(step, shape.tokens)
     return step.build()
+
+
+def _scheduled(step: StepBuilder) -> int:
+    """The step's scheduling; before it the prefill of requests that join, where the load counts it."""
+    after = []
+    if step.setup.scenario.load.prefill:
+        work = prompt_pass(step.setup)
+        after = [step.collective(Phase.PREFILL, Component.PREFILL, work)]
+    return step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE, after)
 
 
 def _accept(step: StepBuilder, tokens: int) -> None:
@@ -72,7 +82,7 @@ def _plain_step(setup: Setup) -> StepGraph:
     shape = PassShape(setup.requests, 1, setup.scenario.load.context_tokens)
     ahead = setup.machine.stack.overlap.schedule_ahead and setup.verify_launch is LaunchMode.GRAPH
     step = StepBuilder(setup, ahead)
-    scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
+    scheduled = _scheduled(step)
     step.forward(Phase.VERIFY, verify_pass(setup, shape), setup.verify_launch, [scheduled])
     sample = Elementwise(ACTIVATION_BYTES * shape.tokens * setup.model.vocab)
     sampled = step.per_rank(Phase.ACCEPT, Component.ACCEPTANCE, sample)

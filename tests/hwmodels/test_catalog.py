@@ -187,7 +187,9 @@ def mixer_parameters(model: TargetModel, layer: int) -> int:
     hidden, linear = model.hidden, model.linear_attention
     if linear is not None and model.is_linear(layer):
         keys, values = linear.key_heads * linear.key_dim, linear.value_heads * linear.value_dim
-        return hidden * (2 * keys + 3 * values + 2 * linear.value_heads) + linear.conv_width * (2 * keys + values)
+        return hidden * (2 * keys + 3 * values + 2 * linear.value_heads) + linear.conv_width * (
+            2 * keys + values
+        )
     attention = model.attention
     if isinstance(attention, Gqa):
         queries = (3 if attention.output_gate else 2) * attention.heads
