@@ -144,7 +144,7 @@ class ExpertKernel(Selector):
 
 
 class AttentionKernel(Selector):
-    """The MLA decode kernel a stack runs, and how it scales with queries."""
+    """A decode attention kernel that a stack runs, and how it scales with queries."""
 
     query_scaling: QueryScaling
     scaling_source: Source
@@ -152,7 +152,7 @@ class AttentionKernel(Selector):
     scaling_ref: str
     reread_gb_s: Figure | None = None
     tile_rows: int = Field(default=64, ge=1)
-    """Rows (heads x queries) that one pass over the KV serves, for ``shared``."""
+    """Rows (heads of one cache x queries) that one pass over the KV serves, for ``shared``."""
 
 
 class AllReduceChoice(Strict):
@@ -267,6 +267,9 @@ class Stack(Entry):
     """The ``framework`` column of rows measured in this engine; other rows are carried over."""
     experts: tuple[ExpertKernel, ...]
     attention: tuple[AttentionKernel, ...]
+    """For latent attention."""
+    grouped_attention: tuple[AttentionKernel, ...] = ()
+    """For grouped-query attention: the first that was measured with a shape serves it."""
     allreduce: tuple[AllReduceChoice, ...]
     dispatch: Dispatch
     drafting: Drafting
