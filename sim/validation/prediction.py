@@ -107,6 +107,8 @@ class StepModel:
 class Prediction:
     """The step of one scenario."""
 
+    requests: int
+    """Decoded together: those of the load that fit into the cache."""
     step_s: float
     """Mean, noise and waiting for the slowest GPU included."""
     luck: float
@@ -117,14 +119,19 @@ class Prediction:
     """Shares of the critical path."""
     model: StepModel
 
+    def tok_s(self, question: Question) -> float:
+        """Tokens per second of all requests."""
+        return self.requests * question.acceptance_length / self.step_s
+
 
 def predict(scenario: Scenario, context: int) -> Prediction:
     """The Prediction of *scenario* over *context* cached tokens; HardwareError where figures lack."""
-    model = StepModel.of(resolve(scenario), context)
-    requests = scenario.load.concurrency
-    records = [model.simulation.played(run, _steady(context, requests)) for run in range(RUNS)]
+    setup = resolve(scenario)
+    model = StepModel.of(setup, context)
+    records = [model.simulation.played(run, _steady(context, setup.requests)) for run in range(RUNS)]
     run_means = np.array([record.step_ns.mean() for record in records]) * NS
     return Prediction(
+        requests=setup.requests,
         step_s=float(run_means.mean()),
         luck=float(run_means.std(ddof=1) / run_means.mean()),
         components=dict(zip(Component, _mean_s(records, "component_ns"), strict=True)),
@@ -166,8 +173,3 @@ class Predictions:
         if key not in self._known:
             self._known[key] = predict(*key)
         return self._known[key]
-
-
-def tok_s(question: Question, step_s: float) -> float:
-    """Tokens per second of all requests where a step takes *step_s*."""
-    return question.scenario.load.concurrency * question.acceptance_length / step_s

@@ -182,9 +182,16 @@ def _verdict(found: Blame) -> str:
 def _assumed(rows: Iterable[Row]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in rows:
-        for note in row.question.notes:
+        for note in _notes(row):
             found.setdefault(note, []).append(row.id)
     return found
+
+
+def _notes(row: Row) -> tuple[str, ...]:
+    """What was assumed for *row*, and whether all its requests fit."""
+    room, asked = row.prediction.requests, row.question.scenario.load.concurrency
+    limited = (f"cache holds {room} of {asked} requests at a time, the others wait",) if room < asked else ()
+    return (*row.question.notes, *limited)
 
 
 def _reasons(skipped: Iterable[Skipped]) -> dict[str, list[str]]:

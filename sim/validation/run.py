@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hwmodels.errors import DocumentError, HardwareError
+from hwmodels.errors import HardwareError
+from sim.errors import ScenarioError
 from sim.validation import naming, residuals
 from sim.validation.cases import Case
 from sim.validation.errors import Unpredictable
@@ -60,7 +61,7 @@ def validate(
     for wish in wanted:
         try:
             rows.append(_row(wish, predictions, known))
-        except (Unpredictable, DocumentError, HardwareError) as problem:
+        except (Unpredictable, ScenarioError, HardwareError) as problem:
             skipped.append(Skipped(wish.case.id, wish.kind, str(problem)))
         advance()
     return Validation(tuple(rows), tuple(skipped))

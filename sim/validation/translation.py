@@ -205,7 +205,7 @@ def _drafting(case: Case, method: Method, drafter: Drafter) -> dict[str, Any]:
         block = nodes + 1
         return {"drafter": _drafter(drafter, block), "tree": {"shape": "chain", "budget": nodes}}
     if method is Method.DDTREE:
-        block = case.block_size or drafter.trained_block
+        block = case.block_size or drafter.longest_block or nodes + 1
         return {"drafter": _drafter(drafter, block), "tree": {"shape": "ddtree", "budget": nodes}}
     tree: dict[str, Any] = {"shape": "eagle", "budget": nodes, "top_k": case.topk or 1}
     return {"drafter": _drafter(drafter, _draft_steps(case) + 1), "tree": tree}
