@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from hwmodels.captured import Captured
 from hwmodels.documents import (
     Document,
     Inheritance,
@@ -191,6 +192,7 @@ class Dispatch(Strict):
     top_k_us: Figure
     gpu_tree_us_per_node: Figure
     """Tree build as a GPU kernel, where the scenario asks for it."""
+    captured: Captured
     capture_limits: tuple[CaptureLimit, ...] = ()
     expert_kernels: Figure
     """Kernels launched for one routed-expert layer."""

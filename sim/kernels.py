@@ -54,16 +54,26 @@ class Kernel(NamedTuple):
 
 
 class PassShape(NamedTuple):
-    """What goes through a forward pass: *requests* x *queries* tokens, each over *context* cached ones."""
+    """What goes through a forward pass: *requests* x *queries* tokens, each over *context* cached ones.
+
+    *padding* more requests fill a captured graph. They have no cache and are routed to no expert,
+    but go through every GEMM and AllReduce.
+    """
 
     requests: int
     queries: int
     context: int
+    padding: int = 0
+
+    @property
+    def own_tokens(self) -> int:
+        """Tokens of requests."""
+        return self.requests * self.queries
 
     @property
     def tokens(self) -> int:
-        """Tokens in the pass (M)."""
-        return self.requests * self.queries
+        """Tokens in the pass (M), those that pad it included."""
+        return (self.requests + self.padding) * self.queries
 
 
 def verify_pass(setup: Setup, shape: PassShape) -> list[Kernel]:
@@ -74,7 +84,7 @@ def verify_pass(setup: Setup, shape: PassShape) -> list[Kernel]:
         kernels += _token_mixer(setup, shape, layer)
         kernels.append(_allreduce(setup, shape.tokens))
         kernels += _norm(setup, shape.tokens)
-        kernels += _mlp(setup, shape.tokens, layer)
+        kernels += _mlp(setup, shape, layer)
         kernels.append(_allreduce(setup, shape.tokens))
     return kernels + list(_logits(setup, shape.tokens))
 
@@ -212,12 +222,12 @@ def _delta_rule(setup: Setup, shape: PassShape, linear: LinearAttention) -> Iter
     yield _dense(Gemm(tokens, model.hidden, values, model.dense_dtype))
 
 
-def _mlp(setup: Setup, tokens: int, layer: int) -> Iterator[Kernel]:
+def _mlp(setup: Setup, shape: PassShape, layer: int) -> Iterator[Kernel]:
     """Dense MLP or routed experts, before the AllReduce."""
     routed = setup.model.experts
     if routed is None or layer < setup.model.dense_layers:
-        return _gated_mlp(setup, tokens, setup.model.dense_intermediate // setup.machine.ranks)
-    return _expert_mlp(setup, tokens, routed)
+        return _gated_mlp(setup, shape.tokens, setup.model.dense_intermediate // setup.machine.ranks)
+    return _expert_mlp(setup, shape, routed)
 
 
 def _gated_mlp(setup: Setup, tokens: int, width: int) -> Iterator[Kernel]:
@@ -228,13 +238,13 @@ def _gated_mlp(setup: Setup, tokens: int, width: int) -> Iterator[Kernel]:
     yield _dense(Gemm(tokens, model.hidden, width, model.plain_mlp_dtype))
 
 
-def _expert_mlp(setup: Setup, tokens: int, routed: RoutedExperts) -> Iterator[Kernel]:
+def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterator[Kernel]:
     """Router and routed experts beside the shared expert, then the sum of both.
 
     On a stream of its own the shared expert still takes DRAM bandwidth from the
     routed ones; ``StreamContention`` charges its weight bytes to the main stream.
     """
-    model = setup.model
+    model, tokens = setup.model, shape.tokens
     beside = setup.machine.stack.overlap.shared_expert_stream and routed.shared > 0
     width = routed.shared * routed.intermediate // setup.machine.ranks
     shared = list(_gated_mlp(setup, tokens, width)) if routed.shared else []
@@ -243,7 +253,7 @@ def _expert_mlp(setup: Setup, tokens: int, routed: RoutedExperts) -> Iterator[Ke
     yield _dense(Gemm(tokens, routed.count, model.hidden, DType.BF16))
     yield Kernel(
         Component.EXPERTS,
-        _experts(setup, tokens, routed),
+        _experts(setup, shape.own_tokens, routed),
         launches=int(setup.machine.stack.dispatch.expert_kernels.value),
     )
     if beside:

@@ -26,6 +26,8 @@ class LaunchMode(Enum):
 
     GRAPH = "graph"
     EAGER = "eager"
+    PIECEWISE = "piecewise"
+    """Attention by itself, what lies between as graphs."""
 
 
 @dataclass(frozen=True)
@@ -80,16 +82,41 @@ class Setup:
 
     @property
     def verify_launch(self) -> LaunchMode:
-        """Eager where the stack has no graphs or cannot capture this tree."""
+        """Eager where the stack has no graphs or cannot capture this tree; see ``_launch`` for the batch."""
         broken = self.broken_limit is not None
         if broken and self.scenario.capture_limit is CapturePolicy.KEPT:
             return LaunchMode.EAGER
-        return self.draft_launch
+        return self._launch(self.scenario.verify_tokens)
 
     @property
     def draft_launch(self) -> LaunchMode:
         """How the drafter is launched: its size does not depend on the budget."""
-        return LaunchMode.GRAPH if self.machine.stack.dispatch.graphs else LaunchMode.EAGER
+        return self._launch(self.scenario.drafter.block)
+
+    @property
+    def verify_padding(self) -> int:
+        """Requests added to the verify pass to fill a captured graph."""
+        return self._padding(self.verify_launch, self.scenario.verify_tokens)
+
+    @property
+    def draft_padding(self) -> int:
+        """Requests added to the draft pass to fill a captured graph."""
+        return self._padding(self.draft_launch, self.scenario.drafter.block)
+
+    def _launch(self, queries: int) -> LaunchMode:
+        """How a pass with *queries* tokens of each request is launched."""
+        dispatch = self.machine.stack.dispatch
+        if not dispatch.graphs:
+            return LaunchMode.EAGER
+        return LaunchMode.GRAPH if self._captured(queries) else LaunchMode(dispatch.captured.beyond.value)
+
+    def _padding(self, mode: LaunchMode, queries: int) -> int:
+        held = self._captured(queries) if mode is LaunchMode.GRAPH else None
+        return 0 if held is None else held - self.requests
+
+    def _captured(self, queries: int) -> int | None:
+        captured, gpu = self.machine.stack.dispatch.captured, self.machine.gpu
+        return captured.padded(self.requests, queries, self.machine.ranks, gpu.memory_gib.value)
 
 
 def resolve(scenario: Scenario) -> Setup:

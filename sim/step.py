@@ -7,11 +7,14 @@ two forward passes are in ``sim.kernels``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
+from typing import assert_never
 
 from hwmodels.roofline import ACTIVATION_BYTES
 from hwmodels.work import (
     AllGather,
     AllReduce,
+    ContextWork,
     Copy,
     CopyDirection,
     EagerLaunch,
@@ -51,16 +54,17 @@ def _tree_step(setup: Setup) -> StepGraph:
     step = _Step(setup)
     scenario = setup.scenario
     requests, context = setup.requests, scenario.load.context_tokens
-    shape = PassShape(requests, scenario.verify_tokens, context)
+    shape = PassShape(requests, scenario.verify_tokens, context, setup.verify_padding)
     chain = scenario.tree.shape is Shape.CHAIN
 
     scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
-    draft = draft_pass(setup, PassShape(requests, scenario.drafter.block, context))
+    drafted = PassShape(requests, scenario.drafter.block, context, setup.draft_padding)
+    draft = draft_pass(setup, drafted)
     step.forward(Phase.DRAFT, draft, setup.draft_launch, launch_after=[scheduled])
     tree_ready, mask_ready = _pick_chain(step) if chain else _build_tree(step)
     verify = verify_pass(setup, shape)
     step.forward(Phase.VERIFY, verify, setup.verify_launch, tree_ready, kernels_after=mask_ready)
-    _accept(step, shape.tokens)
+    _accept(step, shape.own_tokens)
     return step.builder.build()
 
 
@@ -142,17 +146,26 @@ def _accept(step: _Step, tokens: int) -> None:
 def _plain_step(setup: Setup) -> StepGraph:
     """One token for each request. With schedule-ahead the host runs beside the GPU, not before it."""
     step = _Step(setup)
-    shape = PassShape(setup.requests, 1, setup.scenario.load.context_tokens)
+    shape = PassShape(setup.requests, 1, setup.scenario.load.context_tokens, setup.verify_padding)
     ahead = setup.machine.stack.overlap.schedule_ahead and setup.verify_launch is LaunchMode.GRAPH
     scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
     kernels = verify_pass(setup, shape)
     step.forward(Phase.VERIFY, kernels, setup.verify_launch, [scheduled], launched_ahead=ahead)
-    sample = Elementwise(ACTIVATION_BYTES * shape.tokens * setup.model.vocab)
+    sample = Elementwise(ACTIVATION_BYTES * shape.own_tokens * setup.model.vocab)
     sampled = step.per_rank(Phase.ACCEPT, Component.ACCEPTANCE, sample)
     if not ahead:
-        copied = step.copy(Phase.ACCEPT, shape.tokens * POSITION_BYTES, CopyDirection.TO_HOST, sampled)
+        copied = step.copy(Phase.ACCEPT, shape.own_tokens * POSITION_BYTES, CopyDirection.TO_HOST, sampled)
         step.host(Phase.ACCEPT, Component.COPIES, HostTask.SYNCHRONISE, [copied])
     return step.builder.build()
+
+
+def _graph_of(kernels: list[Kernel]) -> GraphLaunch:
+    return GraphLaunch(sum(kernel.launches for kernel in kernels))
+
+
+def _attends(kernel: Kernel) -> bool:
+    """True for what cannot be captured with the rest: attention of target and drafter."""
+    return kernel.component is Component.ATTENTION or isinstance(kernel.work, ContextWork)
 
 
 class _Step:
@@ -218,12 +231,33 @@ class _Step:
         pass *launched_ahead* was launched while the step before it ran.
         """
         waits = tuple(kernels_after)
-        if mode is LaunchMode.GRAPH:
-            nodes = sum(kernel.launches for kernel in kernels)
-            launch = self._launch(phase, GraphLaunch(nodes), launch_after)
-            self._run_all(phase, kernels, waits if launched_ahead else (*waits, launch))
-        else:
-            self._run_eagerly(phase, kernels, launch_after, waits)
+        match mode:
+            case LaunchMode.GRAPH:
+                launch = self._launch(phase, _graph_of(kernels), launch_after)
+                self._run_all(phase, kernels, waits if launched_ahead else (*waits, launch))
+            case LaunchMode.EAGER:
+                self._run_eagerly(phase, kernels, launch_after, waits)
+            case LaunchMode.PIECEWISE:
+                self._run_piecewise(phase, kernels, launch_after, waits)
+            case _:
+                assert_never(mode)
+
+    def _run_piecewise(
+        self,
+        phase: Phase,
+        kernels: list[Kernel],
+        launch_after: Iterable[int],
+        waits: tuple[int, ...],
+    ) -> None:
+        """A graph of what lies between two attentions, each attention by itself; launches queue."""
+        for attends, group in groupby(kernels, _attends):
+            part = list(group)
+            if attends:
+                self._run_eagerly(phase, part, launch_after, waits)
+            else:
+                launch = self._launch(phase, _graph_of(part), launch_after)
+                self._run_all(phase, part, (*waits, launch))
+            launch_after, waits = (), ()
 
     def _run_all(self, phase: Phase, kernels: list[Kernel], waits: tuple[int, ...]) -> None:
         for kernel in kernels:
