@@ -152,6 +152,17 @@ class AttentionKernel(Selector):
     """Rows (heads x queries) that one pass over the KV serves, for ``shared``."""
 
 
+class AllReduceCutoff(Strict):
+    """A size from which an engine hands AllReduces of *ranks* GPUs to another kernel, such as NCCL's.
+
+    Its measured rows are of whatever ran, so times are not interpolated across it.
+    """
+
+    ranks: int = Field(ge=2)
+    from_bytes: int = Field(ge=1)
+    ref: str = Field(min_length=3)
+
+
 class AllReduceChoice(Strict):
     """The AllReduce algorithms a stack uses on one fabric."""
 
@@ -161,6 +172,13 @@ class AllReduceChoice(Strict):
     large: str
     small: str | None = None
     """Used up to the interconnect's small-message limit, where given."""
+    cutoffs: tuple[AllReduceCutoff, ...] = ()
+    """Where the engine goes over to other kernels inside the rows of *large*."""
+
+    def cutoff_bytes(self, ranks: int) -> int | None:
+        """From how many bytes on other kernels run on *ranks* GPUs."""
+        found = [cutoff.from_bytes for cutoff in self.cutoffs if cutoff.ranks == ranks]
+        return found[0] if found else None
 
 
 class CaptureLimit(Strict):

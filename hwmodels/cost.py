@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hwmodels import catalog, collectives, roofline, tables
 from hwmodels.catalog import (
     AllReduceChoice,
@@ -374,9 +377,12 @@ class CostModel:
                 work.size_bytes, work.ranks, link.alpha_us.value * US, bandwidth
             )
             return self._formula(seconds, "ring AllReduce")
+        cutoff, measured_sizes = self._allreduce_choice().cutoff_bytes(work.ranks), curve.size_bytes
+        if cutoff is not None:
+            curve = curve.on_side_of(cutoff, work.size_bytes)
         beyond = max(0.0, work.size_bytes - curve.size_bytes[-1])
         extra = collectives.ring_allreduce(beyond, work.ranks, 0.0, bandwidth)
-        inside = curve.size_bytes[0] <= work.size_bytes <= curve.size_bytes[-1]
+        inside = _between_rows(work.size_bytes, measured_sizes, cutoff)
         here = curve.measured_on == self.machine.gpu.measured_as
         framework = self._allreduce_choice().framework or self.machine.stack.framework
         return Estimate(
@@ -449,6 +455,14 @@ def _measured_gpu(gpu: Gpu) -> Gpu:
 def _pace(gpu: Gpu) -> tuple[float, float]:
     """The two figures that scale a table from one GPU to another."""
     return gpu.kernel_floor_us.value, gpu.achieved_bandwidth_gb_s.value
+
+
+def _between_rows(size_bytes: float, rows: NDArray[np.float64], cutoff: int | None) -> bool:
+    """True where *size_bytes* lies between two measured sizes, both on its side of the *cutoff*."""
+    if cutoff is not None:
+        own = rows >= cutoff if size_bytes >= cutoff else rows < cutoff
+        rows = rows[own]
+    return len(rows) > 0 and bool(rows[0] <= size_bytes <= rows[-1])
 
 
 def _token_bytes(work: MlaAttention) -> float:

@@ -272,6 +272,37 @@ def test_small_messages_on_pcie_take_the_one_shot_kernel() -> None:
     assert "nccl" in PRO_6000_NATIVE.estimate(AllReduce(limit + 1, 8)).evidence
 
 
+B300_VLLM = CostModel(machine("b300_sxm", "nvlink5", "vllm"))
+CUTOFFS = {8: 262_144, 4: 524_288}
+
+
+@pytest.mark.parametrize(("ranks", "cutoff"), CUTOFFS.items())
+def test_an_allreduce_is_not_interpolated_across_a_cutoff(ranks: int, cutoff: int) -> None:
+    below, at = (seconds(B300_VLLM, AllReduce(size, ranks)) * 1e6 for size in (cutoff - 1, cutoff))
+    rows = measured(B300_VLLM, ranks)
+    assert at == pytest.approx(rows[cutoff])
+    assert rows[cutoff // 2] < below < rows[cutoff] / 1.5
+    assert below - rows[cutoff // 2] == pytest.approx(2 * (rows[cutoff // 2] - rows[cutoff // 4]), rel=1e-3)
+    assert B300_VLLM.estimate(AllReduce(cutoff - 1, ranks)).source is Source.SCALED
+    assert B300_VLLM.estimate(AllReduce(cutoff // 2, ranks)).source is Source.MEASURED
+    assert B300_VLLM.estimate(AllReduce(cutoff, ranks)).source is Source.MEASURED
+
+
+def far_from_cutoffs() -> list[tuple[int, int, int]]:
+    """Neighbouring measured sizes that no cutoff parts: (ranks, low, high)."""
+    found = [(ranks, *pair) for ranks in CUTOFFS for pair in neighbours(list(measured(B300_VLLM, ranks)))]
+    return [(ranks, low, high) for ranks, low, high in found if not low < CUTOFFS[ranks] <= high]
+
+
+@given(st.sampled_from(far_from_cutoffs()), st.floats(0, 1))
+def test_elsewhere_a_cutoff_changes_nothing(segment: tuple[int, int, int], fraction: float) -> None:
+    ranks, low, high = segment
+    size = round(low + fraction * (high - low))
+    curve = tables.allreduce("nvlink5", "b300_sxm", ranks, "vllm_custom")
+    assert curve is not None
+    assert seconds(B300_VLLM, AllReduce(size, ranks)) * 1e6 == pytest.approx(curve(size))
+
+
 @pytest.mark.parametrize(
     ("work", "source"),
     [
