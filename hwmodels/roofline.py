@@ -61,7 +61,8 @@ def demand(work: GpuWork) -> Demand:
         case GroupedExperts():
             values = 3 * work.hidden * work.intermediate
             moved = work.touched * values * BITS_PER_VALUE[work.dtype] / 8
-            return Demand(moved, 2.0 * work.tokens * work.top_k * values, work.dtype)
+            pairs = work.tokens * work.top_k / work.groups
+            return Demand(moved, 2.0 * pairs * values, work.dtype)
         case MlaAttention():
             moved = work.requests * work.seen * cached_token_bytes(work.latent, work.dtype)
             pairs = work.requests * work.queries * work.heads * work.seen

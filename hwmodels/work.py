@@ -83,7 +83,8 @@ class BatchedGemm:
 class GroupedExperts:
     """One routed-expert layer on one rank: top-k, gate-up, activation, down, combine.
 
-    *touched* is the number of distinct experts that *tokens* reach.
+    *touched* is the number of distinct experts of this rank that *tokens* reach; with expert
+    parallelism a rank holds those of one of *groups*.
     """
 
     tokens: int
@@ -93,6 +94,7 @@ class GroupedExperts:
     hidden: int
     intermediate: int
     dtype: DType
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple, assert_never
 
 from hwmodels.catalog import Drafter
+from hwmodels.expert_groups import busiest_group
 from hwmodels.models import Gqa, LinearAttention, Mla, RoutedExperts, TargetModel
 from hwmodels.roofline import ACTIVATION_BYTES, STATE_BYTES, weight_bytes
 from hwmodels.work import (
@@ -266,15 +267,18 @@ def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterat
 
 
 def _experts(setup: Setup, tokens: int, routed: RoutedExperts) -> GroupedExperts:
-    correlation = setup.scenario.experts.routing_correlation
+    """What one rank does; of several groups that share the experts out, the busiest, for which all wait."""
+    asked = setup.scenario.experts
+    touched = experts_touched(tokens, routed.count, routed.top_k, asked.routing_correlation)
     return GroupedExperts(
         tokens=tokens,
-        touched=experts_touched(tokens, routed.count, routed.top_k, correlation),
+        touched=busiest_group(touched, routed.count, asked.ep),
         experts=routed.count,
         top_k=routed.top_k,
         hidden=setup.model.hidden,
-        intermediate=routed.intermediate // setup.machine.ranks,
+        intermediate=routed.intermediate * asked.ep // setup.machine.ranks,
         dtype=routed.dtype,
+        groups=asked.ep,
     )
 
 

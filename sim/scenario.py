@@ -177,6 +177,8 @@ class Experts(Strict):
     """Expert kernel to use where the stack knows several (marlin, trtllm_gen, cutlass)."""
     routing_correlation: float = Field(default=0.0, ge=0, le=0.45)
     """How alike the tokens of one verify pass route (rho); 0 is independent, 0.44 the highest published."""
+    ep: int = Field(default=1, ge=1, le=8)
+    """Groups of GPUs that share out whole experts (expert parallelism); inside a group they are sliced."""
 
 
 class KvCache(Strict):
@@ -265,6 +267,8 @@ class Scenario(Strict):
         self._check_positions()
         if self.gpus not in (1, 2, 4, 8):
             raise ValueError(f"gpus must be 1, 2, 4 or 8, got {self.gpus}")
+        if self.gpus % self.experts.ep:
+            raise ValueError(f"experts.ep must divide the {self.gpus} GPUs, got {self.experts.ep}")
         return self
 
     def _check_positions(self) -> None:

@@ -138,6 +138,7 @@ def resolve(scenario: Scenario) -> Setup:
         machine=machine,
         trace=_trace(scenario),
     )
+    _check_groups(setup)
     _check_memory(setup)
     return setup
 
@@ -153,6 +154,14 @@ def _trace(scenario: Scenario) -> Trace | None:
         problem = f"has a length of {longest}, but {scenario.drafted} allow at most"
         raise ScenarioError(path, 0, "acceptance.trace", f"{problem} {scenario.max_acceptance_length}")
     return trace
+
+
+def _check_groups(setup: Setup) -> None:
+    """Refuse expert groups that the model's experts do not fill evenly."""
+    routed, groups = setup.model.experts, setup.scenario.experts.ep
+    count = 0 if routed is None else routed.count
+    if groups > 1 and (not count or count % groups):
+        raise HardwareError(setup.model.name, f"{count} experts do not make {groups} equal groups")
 
 
 def _check_memory(setup: Setup) -> None:
