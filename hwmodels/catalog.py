@@ -96,6 +96,10 @@ class Interconnect(Entry):
     """Per GPU and direction, as a transfer reaches it."""
     alpha_us: Figure
     """Latency of one hop in the closed forms."""
+    collective_base_us: Figure | None = None
+    """What a collective of a library takes before its first hop; without it *alpha_us* has it spread out."""
+    collective_hop_us: Figure | None = None
+    """Each further rank of such a collective."""
     small_message_algorithm_max_bytes: Figure
     """Largest message for which a one-shot kernel is chosen, where the stack has one."""
     noise_cv: Figure

@@ -39,6 +39,7 @@ from hwmodels.work import (
     DType,
     EagerLaunch,
     Elementwise,
+    Exchange,
     Gemm,
     GpuKernel,
     GpuTask,
@@ -137,7 +138,7 @@ class CostModel:
                 return self._contention(work)
             case GpuKernel():
                 return self._kernel(work)
-            case AllReduce() | AllGather():
+            case AllReduce() | AllGather() | Exchange():
                 return self._collective(work)
             case Copy() | HostWork() | GraphLaunch() | EagerLaunch():
                 return self._host(work)
@@ -262,9 +263,14 @@ class CostModel:
     def _attention(self, work: MlaAttention) -> Estimate:
         """One-query table over (batch, context), scaled to a tree's queries as the kernel does."""
         kernel = self.attention_kernel()
-        grid = tables.mla_decode(self.machine.gpu.measured_as, kernel, work.heads, work.dtype)
-        served = work.requests * (work.queries if kernel.query_scaling is QueryScaling.AS_BATCH else 1)
-        exact = work.queries == 1 and self._breaks(work) == 0 and grid.covers(served, work.seen)
+        heads = tables.mla_heads(self.machine.gpu.measured_as, kernel, work.heads, work.dtype)
+        grid = tables.mla_decode(self.machine.gpu.measured_as, kernel, heads, work.dtype)
+        served = work.requests
+        if kernel.query_scaling is QueryScaling.AS_BATCH:
+            # A block of the kernel serves as many heads as were measured, and reads the cache for them.
+            served *= work.queries * -(-work.heads // heads)
+        own_rows = work.queries == 1 and work.heads == heads
+        exact = own_rows and self._breaks(work) == 0 and grid.covers(served, work.seen)
         seconds = self._one_pass(grid, served, work) + self._query_seconds(kernel, work)
         seconds += self._fragmentation_seconds(work, served)
         source = Source.MEASURED if exact else self._scaled_attention(kernel, work)
@@ -281,7 +287,11 @@ class CostModel:
         """What a figure beyond the table rests on: the weakest of the rules it needs."""
         if self._breaks(work):
             return self.machine.gpu.kv_run_overhead_bytes.source
-        return kernel.scaling_source if work.queries > 1 else Source.SCALED
+        if work.queries > 1 or work.heads > tables.mla_heads(
+            self.machine.gpu.measured_as, kernel, work.heads, work.dtype
+        ):
+            return kernel.scaling_source
+        return Source.SCALED
 
     def _one_pass(self, grid: tables.Grid, served: int, work: MlaAttention) -> float:
         """Table time, plus DRAM time of what lies beyond the table."""
@@ -354,15 +364,30 @@ class CostModel:
                 work.size_bytes, work.ranks, link.alpha_us.value * US, link.bandwidth_gb_s.value * GB
             )
             return self._formula(seconds, "ring AllGather")
-        return self._allreduce(work)
+        return self._exchange(work) if isinstance(work, Exchange) else self._allreduce(work)
 
-    def _formula(self, seconds: float, name: str) -> Estimate:
-        """A closed form: no better than the weaker of its two figures."""
+    def _exchange(self, work: Exchange) -> Estimate:
+        """A ring of the group's ranks, with the base latency of the library apart where it is known."""
         link = self.machine.interconnect
+        base, hop = link.collective_base_us, link.collective_hop_us or link.alpha_us
+        seconds = collectives.ring_exchange(
+            work.size_bytes,
+            work.ranks,
+            0.0 if base is None else base.value * US,
+            hop.value * US,
+            link.bandwidth_gb_s.value * GB,
+        )
+        name = f"ring {work.pattern.value} of {work.ranks}"
+        return self._formula(seconds, name, hop if base is None else base, hop)
+
+    def _formula(self, seconds: float, name: str, *latencies: Figure) -> Estimate:
+        """A closed form: no better than the weakest of its figures, of which *latencies* beside bandwidth."""
+        link = self.machine.interconnect
+        figures = (link.bandwidth_gb_s, *(latencies or (link.alpha_us,)))
         return Estimate(
             seconds=seconds,
-            spread=max(link.bandwidth_gb_s.spread, link.alpha_us.spread),
-            source=weakest(Source.SCALED, link.bandwidth_gb_s.source, link.alpha_us.source),
+            spread=max(figure.spread for figure in figures),
+            source=weakest(Source.SCALED, *(figure.source for figure in figures)),
             bound=Bound.LINK,
             evidence=f"{name} on {link.name}",
         )

@@ -117,6 +117,18 @@ def gemm(gpu: str, dtype: DType) -> Grid:
 
 
 @cache
+def mla_heads(gpu: str, kernel: Selector, heads: int, dtype: DType) -> int:
+    """Which rows serve *heads* heads a rank: the next more that were measured, else the most.
+
+    *heads* itself where nothing was measured at all.
+    """
+    found = {
+        int(row["heads"]) for row in rows("mla_decode") if _matches(row, gpu, kernel, kv_dtype=dtype.value)
+    }
+    return min((more for more in found if more >= heads), default=max(found, default=heads))
+
+
+@cache
 def mla_decode(gpu: str, kernel: Selector, heads: int, dtype: DType) -> Grid:
     """MLA decode latency over (batch, context), one query per request."""
     points: dict[tuple[float, ...], list[float]] = defaultdict(list)

@@ -20,17 +20,22 @@ from hwmodels.work import (
     BatchedGemm,
     DType,
     Elementwise,
+    Exchange,
     Gemm,
     GqaAttention,
     GroupedExperts,
     IndexScores,
     MlaAttention,
+    Pattern,
     StreamContention,
     Work,
     experts_touched,
 )
 from sim.graph import Component
 from sim.setup import Setup
+
+LSE_BYTES = 4
+"""A log-sum-exp in fp32."""
 
 
 class CudaStream(Enum):
@@ -141,7 +146,8 @@ def _latent_attention(setup: Setup, shape: PassShape, mla: Mla) -> Iterator[Kern
     yield _dense(BatchedGemm(heads, tokens, mla.kv_lora, mla.nope_dim, DType.BF16))
     yield _small(2 * tokens * (heads * mla.rope_dim + mla.latent))
     yield from _index(setup, shape, mla)
-    yield _attention(setup, _mla(setup, shape, mla, heads))
+    attention = _attention(setup, _mla(setup, shape, mla, heads * setup.scenario.dcp))
+    yield from _over_shards(setup, shape, attention, heads, (mla.latent, mla.kv_lora))
     yield _dense(BatchedGemm(heads, tokens, mla.v_dim, mla.kv_lora, DType.BF16))
     yield _dense(Gemm(tokens, model.hidden, heads * mla.v_dim, dtype))
 
@@ -157,7 +163,40 @@ def _mla(setup: Setup, shape: PassShape, mla: Mla, heads: int) -> MlaAttention:
         dtype=cache.dtype,
         run_tokens=cache.run_tokens,
         window=None if mla.index is None else mla.index.top_k,
+        shards=setup.scenario.dcp,
     )
+
+
+def _over_shards(
+    setup: Setup, shape: PassShape, attention: Kernel, heads: int, values: tuple[int, int]
+) -> Iterator[Kernel]:
+    """*attention*; with context parallelism over the cache of one rank, and then combined.
+
+    As vLLM does it (cp_lse_ag_out_rs): the queries of the group's ranks, *heads* of each, are
+    gathered; every rank attends with all of them to its share of the cache; log-sum-exps are
+    gathered, outputs corrected by them, summed and scattered. *values* are those of a head's query
+    and of its output. Gathering and scattering along heads moves a tensor once more.
+    """
+    group, tokens = setup.scenario.dcp, shape.tokens
+    if group == 1:
+        yield attention
+        return
+    query, output = (tokens * heads * group * each for each in values)
+    yield _exchange(ACTIVATION_BYTES * query, group, Pattern.GATHER)
+    yield _shard_kernel(2 * query)
+    yield attention
+    yield _exchange(LSE_BYTES * tokens * heads * group * group, group, Pattern.GATHER)
+    yield _shard_kernel(2 * output)
+    yield _shard_kernel(2 * output)
+    yield _exchange(ACTIVATION_BYTES * output, group, Pattern.SCATTER)
+
+
+def _exchange(size_bytes: int, ranks: int, pattern: Pattern) -> Kernel:
+    return Kernel(Component.ATTENTION, Exchange(size_bytes, ranks, pattern))
+
+
+def _shard_kernel(values: int) -> Kernel:
+    return Kernel(Component.ATTENTION, Elementwise(ACTIVATION_BYTES * values))
 
 
 def _index(setup: Setup, shape: PassShape, mla: Mla) -> Iterator[Kernel]:
@@ -177,6 +216,7 @@ def _index(setup: Setup, shape: PassShape, mla: Mla) -> Iterator[Kernel]:
             context=shape.context,
             heads=index.heads,
             head_dim=index.head_dim,
+            shards=setup.scenario.dcp,
         ),
         launches=2,
     )
@@ -193,12 +233,13 @@ def _grouped_attention(setup: Setup, shape: PassShape, gqa: Gqa) -> Iterator[Ker
         queries=shape.queries,
         context=shape.context,
         window=None,
-        heads=heads,
+        heads=heads * setup.scenario.dcp,
         kv_heads=kv_heads,
         head_dim=gqa.head_dim,
         dtype=setup.scenario.kv.dtype,
+        shards=setup.scenario.dcp,
     )
-    yield _attention(setup, attention)
+    yield from _over_shards(setup, shape, _attention(setup, attention), heads, (gqa.head_dim, gqa.head_dim))
     if gqa.output_gate:
         yield _small(3 * tokens * heads * gqa.head_dim)
     yield _dense(Gemm(tokens, model.hidden, heads * gqa.head_dim, model.dense_dtype))

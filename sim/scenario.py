@@ -241,6 +241,8 @@ class Scenario(Strict):
     gpu: str
     gpus: int = Field(default=8, ge=1, le=8)
     """Tensor-parallel ranks."""
+    dcp: int = Field(default=1, ge=1, le=8)
+    """Decode context parallelism: so many ranks each hold a share of every request's cache."""
     interconnect: str
     host: str
     stack: str
@@ -267,6 +269,8 @@ class Scenario(Strict):
         self._check_positions()
         if self.gpus not in (1, 2, 4, 8):
             raise ValueError(f"gpus must be 1, 2, 4 or 8, got {self.gpus}")
+        if self.gpus % self.dcp:
+            raise ValueError(f"dcp must divide the {self.gpus} GPUs, got {self.dcp}")
         if self.gpus % self.experts.ep:
             raise ValueError(f"experts.ep must divide the {self.gpus} GPUs, got {self.experts.ep}")
         return self

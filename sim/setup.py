@@ -12,7 +12,7 @@ from hwmodels import catalog, sampled
 from hwmodels.catalog import Drafter
 from hwmodels.cost import CostModel, Machine
 from hwmodels.errors import HardwareError
-from hwmodels.models import TargetModel
+from hwmodels.models import Gqa, TargetModel
 from sim import memory, traces
 from sim.batching import Capacity
 from sim.choices import Shape
@@ -54,7 +54,8 @@ class Setup:
             weights += memory.drafter_bytes_per_rank(self.drafter, ranks)
         room = memory.cache_room_bytes(stack.memory, self.machine.gpu.memory_gib.value, weights)
         block = memory.cache_bytes(self.model, stack.memory.block_tokens, scenario.kv.dtype, ranks)
-        tokens = -(-scenario.request_tokens // stack.memory.block_tokens)
+        # Of every block in a row a rank holds one of dcp.
+        tokens = -(-scenario.request_tokens // (stack.memory.block_tokens * scenario.dcp))
         state = memory.state_bytes(self.model, 1, ranks)
         return Capacity(max(0, int(room // block)), tokens + ceil(state / block))
 
@@ -139,6 +140,7 @@ def resolve(scenario: Scenario) -> Setup:
         trace=_trace(scenario),
     )
     _check_groups(setup)
+    _check_shards(setup)
     _check_memory(setup)
     return setup
 
@@ -164,6 +166,16 @@ def _check_groups(setup: Setup) -> None:
         raise HardwareError(setup.model.name, f"{count} experts do not make {groups} equal groups")
 
 
+def _check_shards(setup: Setup) -> None:
+    """Refuse context parallelism over ranks that hold different heads: only copies can be sharded."""
+    attention, ranks, dcp = setup.model.attention, setup.machine.ranks, setup.scenario.dcp
+    if isinstance(attention, Gqa) and dcp > 1 and ranks % (attention.kv_heads * dcp):
+        raise HardwareError(
+            setup.model.name,
+            f"{attention.kv_heads} key and value heads on {ranks} GPUs leave no {dcp} copies to shard (dcp)",
+        )
+
+
 def _check_memory(setup: Setup) -> None:
     """Refuse what cannot decode even one request; a batch of which some fit waits (``Setup.requests``)."""
     capacity, machine = setup.capacity, setup.machine
@@ -171,7 +183,9 @@ def _check_memory(setup: Setup) -> None:
         return
     tokens, gpu, stack = setup.scenario.request_tokens, machine.gpu, machine.stack
     needed = memory.target_bytes_per_rank(setup.model, machine.ranks)
-    needed += memory.cache_bytes(setup.model, tokens, setup.scenario.kv.dtype, machine.ranks)
+    needed += memory.cache_bytes(
+        setup.model, -(-tokens // setup.scenario.dcp), setup.scenario.kv.dtype, machine.ranks
+    )
     needed += memory.state_bytes(setup.model, 1, machine.ranks)
     if not setup.scenario.is_plain:
         needed += memory.drafter_bytes_per_rank(setup.drafter, machine.ranks)

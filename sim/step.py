@@ -13,7 +13,6 @@ from typing import assert_never
 from hwmodels.roofline import ACTIVATION_BYTES
 from hwmodels.work import (
     AllGather,
-    AllReduce,
     ContextWork,
     Copy,
     CopyDirection,
@@ -24,6 +23,7 @@ from hwmodels.work import (
     GraphLaunch,
     HostTask,
     HostWork,
+    LinkWork,
     Work,
 )
 from sim.choices import Shape
@@ -274,7 +274,7 @@ class _Step:
         """Every kernel waits for its own launch; the launches queue on the host."""
         for kernel in kernels:
             if kernel.launches:
-                collective = isinstance(kernel.work, AllReduce | AllGather)
+                collective = isinstance(kernel.work, LinkWork)
                 work = EagerLaunch(kernel.launches, collective)
                 waits = (*waits, self._launch(phase, work, launch_after))
                 launch_after = ()
@@ -286,7 +286,7 @@ class _Step:
         return self.add(where, Component.LAUNCH, work, [PYTHON], after)
 
     def _run(self, phase: Phase, kernel: Kernel, waits: tuple[int, ...]) -> None:
-        if isinstance(kernel.work, AllReduce | AllGather):
+        if isinstance(kernel.work, LinkWork):
             self.collective(phase, kernel.component, kernel.work, waits)
             return
         other_stream = self._other_stream(kernel)

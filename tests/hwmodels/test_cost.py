@@ -266,6 +266,23 @@ def test_beyond_the_table_allreduce_pays_the_ring_bandwidth(model: CostModel, be
     assert seconds(model, AllReduce(last + beyond, 8)) == pytest.approx(expected)
 
 
+@given(models, st.integers(1, 9), many, st.sampled_from([8, 16, 32, 64]))
+def test_more_heads_never_take_less_beyond_the_table(
+    model: CostModel, queries: int, context: int, heads: int
+) -> None:
+    few_heads, twice = (replace(attention(2, queries, context), heads=n) for n in (heads, 2 * heads))
+    # Measured rows of 8 and 16 heads cross by their noise.
+    slack = 1.3 if heads == 8 else 1 + 1e-12
+    assert seconds(model, few_heads) <= seconds(model, twice) * slack
+    if heads > 16:
+        assert model.estimate(few_heads).source is not Source.MEASURED
+
+
+def test_blocks_of_heads_that_read_the_cache_apart_are_like_requests() -> None:
+    wide = replace(attention(1, 1, 30_000), heads=64)
+    assert seconds(PRO_6000, wide) == seconds(PRO_6000, replace(attention(4, 1, 30_000), heads=16))
+
+
 def test_small_messages_on_pcie_take_the_one_shot_kernel() -> None:
     limit = int(PRO_6000_NATIVE.machine.interconnect.small_message_algorithm_max_bytes.value)
     assert "one_shot" in PRO_6000_NATIVE.estimate(AllReduce(limit, 8)).evidence
@@ -498,8 +515,8 @@ def lacking_reread() -> CostModel:
         (H200, BatchedGemm(1, 1, 1, 1, DType.NVFP4), "h200_sxm: no nvfp4 arithmetic"),
         (
             B300,
-            replace(attention(1, 1, 9), heads=3),
-            "b300_sxm: no MLA table for sglang 0.5.14 trtllm_mla, 3 heads per rank, bfloat16 KV cache",
+            replace(attention(1, 1, 9), dtype=DType.INT4),
+            "b300_sxm: no MLA table for sglang 0.5.14 trtllm_mla, 8 heads per rank, int4_wo KV cache",
         ),
     ],
 )
