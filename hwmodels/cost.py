@@ -12,6 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hwmodels import catalog, collectives, lookup, roofline, tables
 from hwmodels.catalog import (
     AllReduceChoice,
@@ -37,6 +40,7 @@ from hwmodels.work import (
     DType,
     EagerLaunch,
     Elementwise,
+    Exchange,
     Gemm,
     GpuKernel,
     GpuTask,
@@ -134,7 +138,7 @@ class CostModel:
                 return self._contention(work)
             case GpuKernel():
                 return self._kernel(work)
-            case AllReduce() | AllGather():
+            case AllReduce() | AllGather() | Exchange():
                 return self._collective(work)
             case Copy() | HostWork() | GraphLaunch() | EagerLaunch():
                 return self._host(work)
@@ -437,15 +441,30 @@ class CostModel:
                 work.size_bytes, work.ranks, link.alpha_us.value * US, link.bandwidth_gb_s.value * GB
             )
             return self._formula(seconds, "ring AllGather")
-        return self._allreduce(work)
+        return self._exchange(work) if isinstance(work, Exchange) else self._allreduce(work)
 
-    def _formula(self, seconds: float, name: str) -> Estimate:
-        """A closed form: no better than the weaker of its two figures."""
+    def _exchange(self, work: Exchange) -> Estimate:
+        """A ring of the group's ranks, with the base latency of the library apart where it is known."""
         link = self.machine.interconnect
+        base, hop = link.collective_base_us, link.collective_hop_us or link.alpha_us
+        seconds = collectives.ring_exchange(
+            work.size_bytes,
+            work.ranks,
+            0.0 if base is None else base.value * US,
+            hop.value * US,
+            link.bandwidth_gb_s.value * GB,
+        )
+        name = f"ring {work.pattern.value} of {work.ranks}"
+        return self._formula(seconds, name, hop if base is None else base, hop)
+
+    def _formula(self, seconds: float, name: str, *latencies: Figure) -> Estimate:
+        """A closed form: no better than the weakest of its figures, of which *latencies* beside bandwidth."""
+        link = self.machine.interconnect
+        figures = (link.bandwidth_gb_s, *(latencies or (link.alpha_us,)))
         return Estimate(
             seconds=seconds,
-            spread=max(link.bandwidth_gb_s.spread, link.alpha_us.spread),
-            source=weakest(Source.SCALED, link.bandwidth_gb_s.source, link.alpha_us.source),
+            spread=max(figure.spread for figure in figures),
+            source=weakest(Source.SCALED, *(figure.source for figure in figures)),
             bound=Bound.LINK,
             evidence=f"{name} on {link.name}",
         )
@@ -460,9 +479,12 @@ class CostModel:
                 work.size_bytes, work.ranks, link.alpha_us.value * US, bandwidth
             )
             return self._formula(seconds, "ring AllReduce")
+        cutoff, measured_sizes = choice.cutoff_bytes(work.ranks), curve.size_bytes
+        if cutoff is not None:
+            curve = curve.on_side_of(cutoff, work.size_bytes)
         beyond = max(0.0, work.size_bytes - curve.size_bytes[-1])
         extra = collectives.ring_allreduce(beyond, work.ranks, 0.0, bandwidth)
-        inside = curve.size_bytes[0] <= work.size_bytes <= curve.size_bytes[-1]
+        inside = _between_rows(work.size_bytes, measured_sizes, cutoff)
         here = curve.measured_on == self.machine.gpu.measured_as
         framework = choice.framework or self.machine.stack.framework
         return Estimate(
@@ -549,6 +571,14 @@ def _how(kernel: AttentionKernel) -> str:
 
 def _total_seconds(parts: list[tuple[Estimate, int]]) -> float:
     return sum(part.seconds * times for part, times in parts)
+
+
+def _between_rows(size_bytes: float, rows: NDArray[np.float64], cutoff: int | None) -> bool:
+    """True where *size_bytes* lies between two measured sizes, both on its side of the *cutoff*."""
+    if cutoff is not None:
+        own = rows >= cutoff if size_bytes >= cutoff else rows < cutoff
+        rows = rows[own]
+    return len(rows) > 0 and bool(rows[0] <= size_bytes <= rows[-1])
 
 
 def _token_bytes(work: MlaAttention) -> float:

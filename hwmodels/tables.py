@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -338,6 +338,20 @@ class Curve:
     """The GPU that ran it."""
     size_bytes: Array
     latency_us: Array
+
+    def on_side_of(self, cutoff_bytes: float, size_bytes: float) -> Curve:
+        """The rows below *cutoff_bytes*, or those from there on: where *size_bytes* lies.
+
+        Rows below are continued up to the cutoff as they rise between the last two.
+        """
+        below = self.size_bytes < cutoff_bytes
+        if size_bytes >= cutoff_bytes or not below.any():
+            rows = self.size_bytes >= cutoff_bytes if (~below).any() else below
+            return replace(self, size_bytes=self.size_bytes[rows], latency_us=self.latency_us[rows])
+        sizes, latency = self.size_bytes[below], self.latency_us[below]
+        (s0, s1), (t0, t1) = sizes[-2:], latency[-2:]
+        end = t1 + max(0.0, t1 - t0) / (s1 - s0) * (cutoff_bytes - s1)
+        return replace(self, size_bytes=np.append(sizes, cutoff_bytes), latency_us=np.append(latency, end))
 
     def __call__(self, size_bytes: float) -> float:
         """us for *size_bytes*, held constant outside the measured sizes."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.acceptance import Acceptance
 from sim.errors import SimulationError
@@ -46,7 +47,7 @@ class Batch:
     """(steps, slots) tokens committed."""
     contexts: IntArray
     """(steps, slots) cached tokens when the step begins."""
-    joined: IntArray
+    joined: NDArray[np.float64]
     """(steps,) requests that join the batch as the step begins; those of the start are not counted."""
     first_steps: IntArray
     """(slots,) steps that the first request of each slot took."""
@@ -106,7 +107,7 @@ class _Loop:
             self._turn_over()
         columns = [_column(requests, self._load.context_tokens, steps) for requests in self._slots]
         lengths, contexts = (np.stack(of_slots, axis=1) for of_slots in zip(*columns, strict=True))
-        joined = np.bincount(np.array(self._joined, dtype=np.int64), minlength=steps)[:steps]
+        joined = np.bincount(np.array(self._joined, dtype=np.int64), minlength=steps)[:steps].astype(float)
         return Batch(lengths, contexts, joined, np.array(firsts, dtype=np.int64))
 
     def _turn_over(self) -> None:

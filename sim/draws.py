@@ -30,6 +30,7 @@ from hwmodels.work import (
     Copy,
     EagerLaunch,
     Elementwise,
+    Exchange,
     Gemm,
     GpuKernel,
     GqaAttention,
@@ -91,7 +92,7 @@ def family_of(work: Work) -> Family:
             return Family.EXPERTS
         case MlaAttention() | GqaAttention() | IndexScores():
             return Family.ATTENTION
-        case AllReduce() | AllGather():
+        case AllReduce() | AllGather() | Exchange():
             return Family.LINK
         case GraphLaunch():
             return Family.LAUNCH

@@ -49,7 +49,7 @@ class BaseTimes:
         self._first = setup.scenario.load.context_tokens
         self._known = np.full((1, len(self._grow)), np.nan)
 
-    def seconds(self, contexts: IntArray, joined: IntArray | None = None) -> Array:
+    def seconds(self, contexts: IntArray, joined: Array | None = None) -> Array:
         """(steps, labels) seconds, attention taken at each step's context.
 
         *joined* (steps,) requests are prefilled in each step; one where it is left out.

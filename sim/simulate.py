@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim import batch, engine
 from sim.acceptance import Acceptance
@@ -27,6 +28,7 @@ from sim.step import decode_step
 CHUNK_DURATIONS = 250_000
 """Durations drawn and played at once: bounds memory (2 MB an array), never changes the result."""
 
+Array = NDArray[np.float64]
 Listener = Callable[[Run], None]
 
 
@@ -123,7 +125,7 @@ class Simulation:
         luck = luck_of_run(seed, run)
         return lambda mean, contexts: noise.durations(*sampled.draw(luck, mean, contexts))
 
-    def mean_times(self, contexts: IntArray, joined: IntArray | None = None) -> MeanTimes:
+    def mean_times(self, contexts: IntArray, joined: Array | None = None) -> MeanTimes:
         """What every piece takes on average at each of *contexts*, where *joined* requests join."""
         return mean_times(self.pieces, self.base.seconds(contexts, joined))
 

@@ -33,12 +33,14 @@ def _speculative_step(setup: Setup) -> StepGraph:
     """
     step = StepBuilder(setup, setup.speculates_ahead)
     scenario = setup.scenario
-    shape = PassShape(setup.requests, scenario.verify_tokens, scenario.load.context_tokens)
+    shape = PassShape(
+        setup.requests, scenario.verify_tokens, scenario.load.context_tokens, setup.verify_padding
+    )
     scheduled = _scheduled(step)
     ready = draft(step, scheduled)
     verify = verify_pass(setup, shape)
     step.forward(Phase.VERIFY, verify, setup.verify_launch, ready.launch, ready.kernels)
-    _accept(step, shape.tokens)
+    _accept(step, shape.own_tokens)
     return step.build()
 
 
@@ -79,12 +81,12 @@ def _finish(step: StepBuilder, size_bytes: int, done: list[int]) -> None:
 
 def _plain_step(setup: Setup) -> StepGraph:
     """One token for each request. With schedule-ahead the host runs beside the GPU, not before it."""
-    shape = PassShape(setup.requests, 1, setup.scenario.load.context_tokens)
+    shape = PassShape(setup.requests, 1, setup.scenario.load.context_tokens, setup.verify_padding)
     ahead = setup.machine.stack.overlap.schedule_ahead and setup.verify_launch is LaunchMode.GRAPH
     step = StepBuilder(setup, ahead)
     scheduled = _scheduled(step)
     step.forward(Phase.VERIFY, verify_pass(setup, shape), setup.verify_launch, [scheduled])
-    sample = Elementwise(ACTIVATION_BYTES * shape.tokens * setup.model.vocab)
+    sample = Elementwise(ACTIVATION_BYTES * shape.own_tokens * setup.model.vocab)
     sampled = step.per_rank(Phase.ACCEPT, Component.ACCEPTANCE, sample)
-    _finish(step, shape.tokens * POSITION_BYTES, sampled)
+    _finish(step, shape.own_tokens * POSITION_BYTES, sampled)
     return step.build()

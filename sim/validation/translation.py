@@ -175,7 +175,7 @@ def _gpu_count(case: Case, said: dict[str, int], notes: list[str]) -> int:
 def _load(case: Case, contexts: Contexts, notes: list[str]) -> dict[str, Any]:
     if case.concurrency is None:
         notes.append("concurrency taken to be 1")
-    load = {"context_tokens": contexts.start, "output_tokens": contexts.output}
+    load = {"context_tokens": contexts.start, "output_tokens": contexts.output, "prefill": contexts.prefill}
     keys: dict[str, Any] = {"load": load | {"concurrency": case.concurrency or 1}}
     if not case.kv_dtype:
         notes.append("cache taken to be bfloat16")
