@@ -34,6 +34,8 @@ every_entry = pytest.mark.parametrize(("kind", "name"), SHIPPED)
 OPTIONAL = {
     *("notes", "range", "reread_gb_s", "tile_rows", "small", "capture_limits", "hypothetical", "targets"),
     *("accuracy", "depth_slope", "step_sd", "easy_share", "stated_slope"),
+    *("collective_base_us", "collective_hop_us", "cutoffs", "speculative", "largest"),
+    *("shared_expert_stream_max_tokens", "programmatic_launch_us"),
 }
 
 
