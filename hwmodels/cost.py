@@ -123,6 +123,18 @@ class CostModel:
                 return Bound.HOST
 
     def _from_figures(self, work: Work) -> Estimate:
+        """From tables and figures, less what programmatic dependent launch hides of the gap to a kernel."""
+        found, saved = self._in_full(work), self.machine.stack.overlap.programmatic_launch_us
+        if saved is None or isinstance(work, StreamContention) or not isinstance(work, GpuWork):
+            return found
+        return replace(
+            found,
+            seconds=max(0.0, found.seconds - saved.value * US, self.floor_seconds(work)),
+            source=weakest(found.source, saved.source),
+            evidence=f"{found.evidence}, less {saved.value:g} us by programmatic launch",
+        )
+
+    def _in_full(self, work: Work) -> Estimate:
         match work:
             case Gemm():
                 return self._gemm(work)

@@ -38,6 +38,8 @@ OPTIONAL = {
     *("notes", "range", "reread_gb_s", "tile_rows", "small", "capture_limits", "hypothetical", "targets"),
     *("aliases", "index", "linear_attention", "mlp_dtype", "head_dtype", "output_gate"),
     *("accuracy", "depth_slope", "step_sd", "easy_share", "stated_slope"),
+    *("collective_base_us", "collective_hop_us", "cutoffs", "speculative", "largest"),
+    *("shared_expert_stream_max_tokens", "programmatic_launch_us"),
 }
 
 

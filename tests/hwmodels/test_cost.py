@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hwmodels import catalog, tables
 from hwmodels.catalog import Kind
 from hwmodels.cost import CostModel, Machine
+from hwmodels.entry import Figure
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Source, weakest
 from hwmodels.work import (
@@ -29,6 +30,7 @@ from hwmodels.work import (
     Gemm,
     GpuKernel,
     GpuTask,
+    GpuWork,
     GqaAttention,
     GraphLaunch,
     GroupedExperts,
@@ -281,6 +283,33 @@ def test_more_heads_never_take_less_beyond_the_table(
 def test_blocks_of_heads_that_read_the_cache_apart_are_like_requests() -> None:
     wide = replace(attention(1, 1, 30_000), heads=64)
     assert seconds(PRO_6000, wide) == seconds(PRO_6000, replace(attention(4, 1, 30_000), heads=16))
+
+
+SAVED = Figure(value=0.96, source=Source.SCALED, ref="pegainfer#569, the raw gap that it removes")
+
+
+def with_programmatic_launch(model: CostModel) -> CostModel:
+    stack = model.machine.stack
+    overlap = stack.overlap.model_copy(update={"programmatic_launch_us": SAVED})
+    changed = stack.model_copy(update={"overlap": overlap})
+    return CostModel(replace(model.machine, stack=changed))
+
+
+def test_no_published_stack_is_said_to_launch_programmatically() -> None:
+    assert {model.machine.stack.overlap.programmatic_launch_us for model in MODELS} == {None}
+
+
+@given(st.one_of(GEMMS, BATCHED, MLA, GQA))
+def test_programmatic_launch_takes_its_gap_off_every_kernel(work: GpuWork) -> None:
+    usual, quick = B300.estimate(work), with_programmatic_launch(B300).estimate(work)
+    expected = max(usual.seconds - 0.96e-6, B300.floor_seconds(work))
+    assert quick.seconds == pytest.approx(expected)
+    assert quick.source is not Source.MEASURED
+
+
+@given(st.one_of(REDUCES, GRAPHS))
+def test_programmatic_launch_is_of_kernels_alone(work: Work) -> None:
+    assert with_programmatic_launch(B300).estimate(work) == B300.estimate(work)
 
 
 def test_small_messages_on_pcie_take_the_one_shot_kernel() -> None:
