@@ -11,9 +11,9 @@ import difflib
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hwmodels.documents import (
     Document,
@@ -283,7 +283,9 @@ def _by_method(document: Document) -> type[Entry]:
     where = (*document.place(("method",)), "method")
     if method is None:
         raise DocumentError(*where, "missing, and it has no default")
-    raise DocumentError(*where, f"expected one of {', '.join(map(repr, map(str, BY_METHOD)))}, got {method!r}")
+    raise DocumentError(
+        *where, f"expected one of {', '.join(map(repr, map(str, BY_METHOD)))}, got {method!r}"
+    )
 
 
 def _inheritance(kind: Kind) -> Inheritance:

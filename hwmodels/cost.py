@@ -442,7 +442,9 @@ class CostModel:
             case HostTask.TREE_MASK:
                 return _from_figure(host.mask_us_per_node, Bound.HOST, "ancestor mask", times=work.items)
             case HostTask.DRAFT_PASS:
-                return _from_figure(self.machine.stack.drafting.pass_us, Bound.HOST, "draft pass", times=work.items)
+                return _from_figure(
+                    self.machine.stack.drafting.pass_us, Bound.HOST, "draft pass", times=work.items
+                )
             case _:
                 assert_never(work.task)
 

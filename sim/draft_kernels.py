@@ -21,7 +21,6 @@ from hwmodels.roofline import ACTIVATION_BYTES
 from hwmodels.work import (
     AllGather,
     AllReduce,
-    DType,
     Elementwise,
     Gemm,
     GpuKernel,

@@ -84,9 +84,9 @@ class Tree(Strict):
     SGLang's speculative_num_draft_tokens counts the root: budget + 1.
     """
     shape: Shape = Shape.DDTREE
-    """ddtree: the most probable prefixes; chain: first choices alone, block - 1 nodes at most; eagle: a beam."""
+    """ddtree: the most probable prefixes; chain: first choices alone; eagle: the best of a beam."""
     top_k: int | None = Field(default=None, ge=1, le=MAX_TOP_K)
-    """Of shape eagle alone: prefixes kept at every depth, and choices given to each (speculative_eagle_topk)."""
+    """Of shape eagle alone: prefixes kept at every depth, choices given to each (speculative_eagle_topk)."""
     builder: TreeBuilder = TreeBuilder.HOST
     workers: int = Field(default=1, ge=1, le=512)
     """Host threads that build trees, each those of some requests; Python has one."""

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 from hwmodels import catalog, sampled
-from hwmodels.drafters import Drafter, Method
 from hwmodels.cost import CostModel, Machine
+from hwmodels.drafters import Drafter, Method
 from hwmodels.errors import HardwareError
 from hwmodels.models import TargetModel
 from sim import memory, traces

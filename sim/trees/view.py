@@ -158,7 +158,10 @@ def of(setup: Setup) -> AcceptanceView:
 def _tree_view(setup: Setup) -> TreeView:
     asked = setup.scenario
     quality = drafter_quality(setup, asked.acceptance.asked_mean)
-    top1, known = quality.top1_by_depth(asked.drafted.positions), _known_block(quality, setup.drafter, asked.drafter.block)
+    top1, known = (
+        quality.top1_by_depth(asked.drafted.positions),
+        _known_block(quality, setup.drafter, asked.drafter.block),
+    )
     tree = quality.draft(top1, asked.drafted)
     return TreeView(
         quality=quality,

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
-from builders import full_setup, plain_data, scenario_with, small_setup, with_dispatch, with_overlap, without_noise
+from builders import (
+    full_setup,
+    plain_data,
+    scenario_with,
+    small_setup,
+    with_dispatch,
+    with_overlap,
+    without_noise,
+)
 
 from hwmodels import catalog
 from hwmodels.catalog import DraftGraphs
@@ -91,7 +100,11 @@ def step_ns(setup: Setup) -> int:
 
 def passes(*overrides: str) -> list[list[Kernel]]:
     """The draft passes of the whole model."""
-    setup = full_setup(*overrides)
+    return passes_of(full_setup(*overrides))
+
+
+def passes_of(setup: Setup) -> list[list[Kernel]]:
+    """The draft passes of *setup*."""
     match setup.drafter:
         case Eagle() as drafter:
             return eagle_passes(setup, drafter)
@@ -260,10 +273,11 @@ GRAPHS = {"sglang": 2, "sglang_spec_v1": 2, "vllm": 4, "native": 1}
 @any_sequential
 def test_passes_are_captured_as_the_stack_does(stack: str, graphs: int, drafter: str) -> None:
     setup = small_setup(*chain(drafter, 4), f"stack={stack}")
-    launches = [op.work for op in in_phase(decode_step(setup), Phase.DRAFT) if isinstance(op.work, GraphLaunch)]
+    launches = [
+        op.work for op in in_phase(decode_step(setup), Phase.DRAFT) if isinstance(op.work, GraphLaunch)
+    ]
     assert len(launches) == graphs
-    own = eagle_passes if drafter == EAGLE else mtp_passes
-    nodes = sum(kernel.launches for one in own(setup, setup.drafter) for kernel in one)  # type: ignore[operator]
+    nodes = sum(kernel.launches for one in passes_of(setup) for kernel in one)
     assert sum(launch.nodes for launch in launches) == nodes
 
 
@@ -278,7 +292,9 @@ def test_one_draft_is_one_graph_everywhere() -> None:
 
 
 @pytest.mark.parametrize(("drafts", "charged"), [(1, []), (2, []), (3, [1]), (5, [1, 1, 1])])
-def test_python_is_charged_for_each_pass_that_scheduling_does_not_hold(drafts: int, charged: list[int]) -> None:
+def test_python_is_charged_for_each_pass_that_scheduling_does_not_hold(
+    drafts: int, charged: list[int]
+) -> None:
     graph = decode_step(small_setup(*chain(EAGLE, drafts), "stack=vllm"))
     found = [
         op.work.items
@@ -299,9 +315,7 @@ def test_a_chain_never_waits_for_the_host_where_it_is_scheduled_ahead(drafter: s
 
 @pytest.mark.parametrize("overrides", [chain(EAGLE, 3), chain(MTP, 3), chain("kimi_dflash", 3)])
 def test_ahead_a_step_takes_the_longer_of_host_and_gpus(overrides: tuple[str, ...]) -> None:
-    ahead, waits = (
-        small_setup(*overrides, f"stack={stack}") for stack in ("sglang", "sglang_spec_v1")
-    )
+    ahead, waits = (small_setup(*overrides, f"stack={stack}") for stack in ("sglang", "sglang_spec_v1"))
     assert step_ns(ahead) < step_ns(waits)
     # With a slow host only the host is left.
     slow = with_dispatch(ahead, schedule_us=1e6)
@@ -321,8 +335,7 @@ def test_a_stack_that_is_not_ahead_in_plain_decoding_is_not_with_a_chain() -> No
 
 def test_an_eagle_tree_is_built_by_kernels_and_no_host_thread() -> None:
     graph = decode_step(small_setup(*tree(EAGLE, 4, 3, 7)))
-    built = [op for op in in_phase(graph, Phase.TREE)]
-    assert [op.work for op in built] == [GpuKernel(GpuTask.TREE_SELECT, 7)] * 8
+    assert [op.work for op in in_phase(graph, Phase.TREE)] == [GpuKernel(GpuTask.TREE_SELECT, 7)] * 8
     assert HostTask.TREE_BUILD not in host_tasks(graph)
     verify = {work.m for op in in_phase(graph, Phase.VERIFY) if isinstance(work := op.work, Gemm)}
     assert verify == {8}
@@ -375,9 +388,9 @@ def test_any_drafter_may_stand_in_a_plain_scenario() -> None:
     ],
 )
 def test_a_drafter_says_its_method_and_has_the_sizes_of_that_one(
-    method: str, problem: str, tmp_path: pytest.TempPathFactory
+    method: str, problem: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "own.yaml"  # type: ignore[operator]
+    path = tmp_path / "own.yaml"
     path.write_text(f"name: own\ntitle: Our own\n{method}")
     with pytest.raises(DocumentError, match=problem):
         catalog.drafter(str(path))
@@ -391,7 +404,11 @@ def test_the_parameters_of_an_eagle_drafter_follow_from_its_sizes(name: str) -> 
     drafter = catalog.drafter(name)
     assert isinstance(drafter, Eagle)
     model = drafter.as_model(catalog.target_model("kimi_k2_6"))
-    beside = drafter.attention.q_lora + drafter.attention.latent if isinstance(drafter.attention, Mla) else 3 * 8192
+    beside = (
+        drafter.attention.q_lora + drafter.attention.latent
+        if isinstance(drafter.attention, Mla)
+        else 3 * 8192
+    )
     # Two bytes a value; one more hidden vector into the layer, and the features.
     values = target_bytes_per_rank(model, 1) / 2 + drafter.hidden * (beside + 3 * drafter.hidden)
     assert values / 1e9 == pytest.approx(drafter.parameters_billion.value, rel=0.02)
