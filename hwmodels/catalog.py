@@ -13,8 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from hwmodels.captured import Captured
 from hwmodels.documents import (
     Document,
     Inheritance,
@@ -81,6 +82,10 @@ class Gpu(Entry):
     """The shortest kernel inside a graph, its gap to the next one included."""
     kv_run_overhead_bytes: Figure
     """DRAM traffic lost at each break between contiguous runs of cached tokens."""
+    usual_interconnect: str | None = None
+    """Between several of these where a publication does not say; None where nothing is usual."""
+    usual_host: str | None = None
+    """The host they usually sit in."""
     noise: GpuNoise
 
 
@@ -95,6 +100,10 @@ class Interconnect(Entry):
     """Per GPU and direction, as a transfer reaches it."""
     alpha_us: Figure
     """Latency of one hop in the closed forms."""
+    collective_base_us: Figure | None = None
+    """What a collective of a library takes before its first hop; without it *alpha_us* has it spread out."""
+    collective_hop_us: Figure | None = None
+    """Each further rank of such a collective."""
     small_message_algorithm_max_bytes: Figure
     """Largest message for which a one-shot kernel is chosen, where the stack has one."""
     noise_cv: Figure
@@ -140,7 +149,7 @@ class ExpertKernel(Selector):
 
 
 class AttentionKernel(Selector):
-    """The MLA decode kernel a stack runs, and how it scales with queries."""
+    """A decode attention kernel that a stack runs, and how it scales with queries."""
 
     query_scaling: QueryScaling
     scaling_source: Source
@@ -148,7 +157,21 @@ class AttentionKernel(Selector):
     scaling_ref: str
     reread_gb_s: Figure | None = None
     tile_rows: int = Field(default=64, ge=1)
-    """Rows (heads x queries) that one pass over the KV serves, for ``shared``."""
+    """Rows (heads of one cache x queries) that one pass over the KV serves, for ``shared``."""
+    serial_us_per_1k_context: Figure | None = None
+    """Where the table's growth with context is another build's: what each request's longest block of
+    threads takes per 1,000 cached tokens, on top of the bytes of the whole batch."""
+
+
+class AllReduceCutoff(Strict):
+    """A size from which an engine hands AllReduces of *ranks* GPUs to another kernel, such as NCCL's.
+
+    Its measured rows are of whatever ran, so times are not interpolated across it.
+    """
+
+    ranks: int = Field(ge=2)
+    from_bytes: int = Field(ge=1)
+    ref: str = Field(min_length=3)
 
 
 class AllReduceChoice(Strict):
@@ -160,6 +183,13 @@ class AllReduceChoice(Strict):
     large: str
     small: str | None = None
     """Used up to the interconnect's small-message limit, where given."""
+    cutoffs: tuple[AllReduceCutoff, ...] = ()
+    """Where the engine goes over to other kernels inside the rows of *large*."""
+
+    def cutoff_bytes(self, ranks: int) -> int | None:
+        """From how many bytes on other kernels run on *ranks* GPUs."""
+        found = [cutoff.from_bytes for cutoff in self.cutoffs if cutoff.ranks == ranks]
+        return found[0] if found else None
 
 
 class CaptureLimit(Strict):
@@ -191,6 +221,7 @@ class Dispatch(Strict):
     top_k_us: Figure
     gpu_tree_us_per_node: Figure
     """Tree build as a GPU kernel, where the scenario asks for it."""
+    captured: Captured
     capture_limits: tuple[CaptureLimit, ...] = ()
     expert_kernels: Figure
     """Kernels launched for one routed-expert layer."""
@@ -237,16 +268,39 @@ class Overlap(Strict):
     ref: str
 
 
+class KvMemory(Strict):
+    """What a stack leaves of a GPU's memory for the attention cache, and in what portions it hands it out."""
+
+    fraction: Figure
+    """Of a GPU's memory: weights, workspaces and cache together."""
+    workspace_gib: Figure
+    """Of that, what is neither weights nor cache: activations, communication buffers, graphs."""
+    block_tokens: int = Field(ge=1)
+    """Cached tokens that are allocated together."""
+    ref: str
+    """Where the size of a block is stated."""
+
+    @model_validator(mode="after")
+    def _is_a_fraction(self) -> Self:
+        if not self.fraction.value <= 1:
+            raise ValueError(f"fraction must be at most 1, got {self.fraction.value}")
+        return self
+
+
 class Stack(Entry):
-    """A serving engine: its kernels, its host costs and what it overlaps."""
+    """A serving engine: its kernels, its host costs, its cache and what it overlaps."""
 
     framework: str
     """The ``framework`` column of rows measured in this engine; other rows are carried over."""
     experts: tuple[ExpertKernel, ...]
     attention: tuple[AttentionKernel, ...]
+    """For latent attention."""
+    grouped_attention: tuple[AttentionKernel, ...] = ()
+    """For grouped-query attention: the first that was measured with a shape serves it."""
     allreduce: tuple[AllReduceChoice, ...]
     dispatch: Dispatch
     drafting: Drafting
+    memory: KvMemory
     overlap: Overlap
 
 
@@ -319,7 +373,8 @@ def measured_names() -> list[str]:
 def unknown_name(kind: Kind, name: str) -> str:
     """Say that *name* is not an entry of *kind*, and what is."""
     known = names(kind)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    begun = [entry for entry in known if entry.startswith(name)]
+    near = begun or difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     singular = kind.value.removesuffix("s")
     hint = f", did you mean '{near[0]}'?" if near else f" (known: {', '.join(known)})"
     return f"no {singular} named '{name}'{hint}"
@@ -329,6 +384,11 @@ def _typed(kind: Kind, name: str, model: type[EntryT]) -> EntryT:
     entry = _load(kind, name)
     assert isinstance(entry, model)
     return entry
+
+
+def entry(kind: Kind, name: str) -> Entry:
+    """The entry *name* of *kind*; DocumentError where there is none."""
+    return _load(kind, name)
 
 
 def gpu(name: str) -> Gpu:

@@ -2,8 +2,9 @@
 
 Order of preference for each piece of work: samples measured on this very GPU where it
 names a measured file, a measured table of this device and stack, a fit to it, a measured
-table scaled by a stated rule, the roofline. No estimate but a measured file's lies below
-the datasheet bound, and none falls as a size grows; samples are taken as they are.
+table scaled by a stated rule (``lookup`` finds it), the roofline. No estimate but a measured
+file's lies below the datasheet bound, and none falls as a size grows between shapes that
+were not measured; measurements and samples are taken as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from hwmodels import catalog, collectives, roofline, tables
+import numpy as np
+from numpy.typing import NDArray
+
+from hwmodels import catalog, collectives, lookup, roofline, tables
 from hwmodels.catalog import (
     AllReduceChoice,
     AttentionKernel,
@@ -36,6 +40,7 @@ from hwmodels.work import (
     DType,
     EagerLaunch,
     Elementwise,
+    Exchange,
     Gemm,
     GpuKernel,
     GpuTask,
@@ -48,16 +53,13 @@ from hwmodels.work import (
     IndexScores,
     LinkWork,
     MlaAttention,
+    Prefill,
     StreamContention,
     Work,
 )
 
 US = 1e-6
 GB = 1e9
-EXPERT_TABLE_COUNT = 384
-EXPERT_TABLE_RANKS = 8
-EXPERT_TABLE_VALUES = 3 * 7168 * 2048 // EXPERT_TABLE_RANKS
-"""Weights of one expert on one rank in the measured rows (Kimi K2 shape, TP-8)."""
 
 
 @dataclass(frozen=True)
@@ -128,22 +130,40 @@ class CostModel:
                 return self._experts(work)
             case MlaAttention():
                 return self._attention(work)
-            case BatchedGemm() | GqaAttention() | IndexScores() | Elementwise():
+            case GqaAttention():
+                return self._grouped_attention(work)
+            case BatchedGemm() | IndexScores() | Elementwise():
                 return self._streamed(work)
             case StreamContention():
                 return self._contention(work)
             case GpuKernel():
                 return self._kernel(work)
-            case AllReduce() | AllGather():
+            case AllReduce() | AllGather() | Exchange():
                 return self._collective(work)
             case Copy() | HostWork() | GraphLaunch() | EagerLaunch():
                 return self._host(work)
+            case Prefill():
+                return self._prefill(work)
             case Barrier():
                 return Estimate(
                     seconds=0, spread=0, source=Source.MEASURED, bound=Bound.LATENCY, evidence="barrier"
                 )
             case _:
                 assert_never(work)
+
+    def _prefill(self, work: Prefill) -> Estimate:
+        """The longer of what the GPU runs and what the host launches."""
+        gpu = [(self.estimate(kernel), times) for kernel, times in work.kernels]
+        host = [(self.estimate(task), 1) for task in work.host]
+        parts = max(gpu, host, key=_total_seconds)
+        seconds = _total_seconds(parts)
+        return Estimate(
+            seconds=seconds,
+            spread=sum(part.seconds * times * part.spread for part, times in parts) / seconds,
+            source=weakest(*(part.source for part, _ in parts)),
+            bound=Bound.HOST if parts is host else Bound.COMPUTE,
+            evidence="a prompt's forward pass: the longer of its kernels and their launches one by one",
+        )
 
     def floor_seconds(self, work: GpuWork) -> float:
         """The datasheet bound of *work* on this GPU."""
@@ -158,6 +178,8 @@ class CostModel:
         grid = tables.gemm(gpu.measured_as, work.dtype)
         sizes = (work.n, work.k, work.m)
         streamed = self._streamed(work)
+        if grid is None:
+            return streamed
         cold = gpu.kernel_floor_us.value * US + self.floor_seconds(work)
         measured = self._here(grid(*sizes))
         if not grid.covers(*sizes):
@@ -196,46 +218,68 @@ class CostModel:
         )
         return (floor + beyond * ratio) * US
 
-    def _streamed(self, work: GpuWork) -> Estimate:
-        """The shortest kernel plus the bytes at achieved bandwidth (or the flops at peak)."""
+    def _streamed(self, work: GpuWork, kernels: float = 1) -> Estimate:
+        """*kernels* times the shortest kernel, plus the bytes at achieved bandwidth (or flops at peak)."""
         gpu = self.machine.gpu
         floor, achieved = gpu.kernel_floor_us, gpu.achieved_bandwidth_gb_s
         seconds, bound = roofline.seconds(gpu, roofline.demand(work), achieved.value)
-        if floor.value * US >= seconds:
+        shortest = kernels * floor.value
+        if shortest * US >= seconds:
             bound = Bound.LATENCY
         peak = Source.DATASHEET if bound is Bound.COMPUTE else achieved.source
+        times = "the shortest kernel" if kernels == 1 else f"{kernels:g} times the shortest kernel"
         return Estimate(
-            seconds=floor.value * US + seconds,
+            seconds=shortest * US + seconds,
             spread=achieved.spread,
             source=weakest(floor.source, peak),
             bound=bound,
-            evidence=f"{floor.value:g} us for the shortest kernel + bytes at {achieved.value:g} GB/s",
+            evidence=f"{shortest:g} us for {times} + bytes at {achieved.value:g} GB/s",
         )
 
     def _experts(self, work: GroupedExperts) -> Estimate:
-        """``a + b * U``; for other expert shapes b scales with the bytes of one expert."""
+        """``a + b * U`` of this shape; else lines of other shapes, by bytes; else the roofline."""
+        lines = self._expert_lines(work.dtype)
+        if not lines:
+            return self._streamed(work, self.machine.stack.dispatch.expert_kernels.value)
+        measured, own = lookup.experts(lines, work)
+        seconds = max(self._here(measured), self.floor_seconds(work))
         kernel = self.expert_kernel(work.dtype)
-        line = tables.experts(
-            self.machine.gpu.measured_as, kernel, work.dtype, EXPERT_TABLE_COUNT, EXPERT_TABLE_RANKS
-        )
-        share = 3 * work.hidden * work.intermediate / EXPERT_TABLE_VALUES
-        same_shape = share == 1 and work.experts == EXPERT_TABLE_COUNT
-        fitted, least = self._here(line(work.touched * share)), self._here(line.least(work.tokens))
-        how = f"{line.fit.intercept:.1f} + {line.fit.slope:.3f} U us"
-        if least > fitted:
+        if own is None:
+            return Estimate(
+                seconds=seconds,
+                spread=max(line.fit.max_relative_error for line in lines),
+                source=self._carried(Source.SCALED, kernel.framework),
+                bound=Bound.MEMORY,
+                evidence=f"by bytes of an expert, from {len(lines)} other shapes such as {lines[-1].name}",
+            )
+        how = f"{own.fit.intercept:.1f} + {own.fit.slope:.3f} U us"
+        if own.least(work.tokens) > own.fit(work.touched):
             how = "rows of few tokens (a lower bound, above the fit)"
         return Estimate(
-            seconds=max(fitted, least, self.floor_seconds(work)),
-            spread=line.fit.max_relative_error,
-            source=self._carried(Source.FITTED if same_shape else Source.SCALED, kernel.framework),
+            seconds=seconds,
+            spread=own.fit.max_relative_error,
+            source=self._carried(Source.FITTED, kernel.framework),
             bound=Bound.MEMORY,
-            evidence=f"{how}, {line.name}",
+            evidence=f"{how}, {own.name}",
         )
+
+    def _expert_lines(self, dtype: DType) -> tuple[tables.ExpertsLine, ...]:
+        """Lines of the stack's kernel for *dtype* on this GPU; none where it has no such kernel.
+
+        HardwareError where a kernel was asked for by name and is not known.
+        """
+        if self.machine.expert_kernel is None and not self._expert_kernels(dtype):
+            return ()
+        return tables.expert_lines(self.machine.gpu.measured_as, self.expert_kernel(dtype), dtype)
+
+    def _expert_kernels(self, dtype: DType) -> list[ExpertKernel]:
+        machine = self.machine
+        return [k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.measured_as in k.gpus]
 
     def expert_kernel(self, dtype: DType) -> ExpertKernel:
         """The kernel this stack runs for experts of *dtype* on this GPU."""
         machine = self.machine
-        known = [k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.measured_as in k.gpus]
+        known = self._expert_kernels(dtype)
         wanted = machine.expert_kernel
         for kernel in known:
             if wanted is None or kernel.kernel == wanted:
@@ -247,44 +291,85 @@ class CostModel:
             f"no {dtype.value} expert kernel{ask} (known: {have})",
         )
 
-    def attention_kernel(self) -> AttentionKernel:
-        """The MLA kernel this stack runs on this GPU."""
-        for kernel in self.machine.stack.attention:
-            if self.machine.gpu.measured_as in kernel.gpus:
-                return kernel
-        raise HardwareError(
-            f"{self.machine.stack.name} on {self.machine.gpu.name}", "no MLA attention kernel"
-        )
-
     def _attention(self, work: MlaAttention) -> Estimate:
         """One-query table over (batch, context), scaled to a tree's queries as the kernel does."""
-        kernel = self.attention_kernel()
-        grid = tables.mla_decode(self.machine.gpu.measured_as, kernel, work.heads, work.dtype)
+        found = lookup.latent_attention(self.machine.gpu.measured_as, self.machine.stack.attention, work)
+        if found is None:
+            return self._streamed(work, self.machine.stack.dispatch.attention_kernels.value)
+        kernel, grid = found.kernel, found.grid
         served = work.requests * (work.queries if kernel.query_scaling is QueryScaling.AS_BATCH else 1)
-        exact = work.queries == 1 and self._breaks(work) == 0 and grid.covers(served, work.seen)
-        seconds = self._one_pass(grid, served, work) + self._query_seconds(kernel, work)
-        seconds += self._fragmentation_seconds(work, served)
+        covered = grid.covers(served, work.seen) and found.caveat is None
+        tabled = covered and kernel.serial_us_per_1k_context is None
+        exact = work.queries == 1 and self._breaks(work) == 0 and tabled
+        seconds = found.passes * self._latent_pass(kernel, grid, served, work)
+        seconds += self._query_seconds(kernel, work) + self._fragmentation_seconds(work, served)
         source = Source.MEASURED if exact else self._scaled_attention(kernel, work)
         reread = kernel.reread_gb_s.spread if kernel.reread_gb_s and work.queries > 1 else 0.0
+        serial = kernel.serial_us_per_1k_context.spread if kernel.serial_us_per_1k_context else 0.0
         return Estimate(
             seconds=max(seconds, self.floor_seconds(work)),
-            spread=max(grid.smoothing, reread),
+            spread=max(grid.smoothing, reread, serial),
             source=self._carried(source, grid.framework),
             bound=Bound.MEMORY,
-            evidence=f"{grid.name}, {kernel.query_scaling.value} queries ({kernel.scaling_ref.strip()})",
+            evidence=f"{found.evidence}, {_how(kernel)}",
         )
 
     def _scaled_attention(self, kernel: AttentionKernel, work: MlaAttention) -> Source:
         """What a figure beyond the table rests on: the weakest of the rules it needs."""
         if self._breaks(work):
             return self.machine.gpu.kv_run_overhead_bytes.source
+        if work.queries == 1 and kernel.serial_us_per_1k_context is not None:
+            return kernel.serial_us_per_1k_context.source
         return kernel.scaling_source if work.queries > 1 else Source.SCALED
 
-    def _one_pass(self, grid: tables.Grid, served: int, work: MlaAttention) -> float:
+    def _grouped_attention(self, work: GqaAttention) -> Estimate:
+        """One-query table of this shape; else the longest of smaller shapes; else the roofline.
+
+        The queries of one request share a pass over the cache as long as they fill one tile;
+        what lies beyond reads it again, in part where a tile is not full.
+        """
+        streamed = self._streamed(work, self.machine.stack.dispatch.attention_kernels.value)
+        candidates = lookup.grouped_attention(
+            self.machine.gpu.measured_as, self.machine.stack.grouped_attention, work
+        )
+        if not candidates:
+            return streamed
+        timed = [(self._grouped_pass(found, shape, work), found) for found, shape in candidates]
+        seconds, found = max(timed, key=lambda pair: pair[0])
+        again = work.queries * work.heads / (work.kv_heads * found.kernel.tile_rows) - 1
+        seconds += max(0.0, again) * roofline.demand(work).bytes / self._achieved()
+        if found.caveat is not None and streamed.seconds > seconds:
+            return replace(streamed, evidence=f"{streamed.evidence}, not below {found.evidence}")
+        exact = work.queries == 1 and found.caveat is None and found.grid.covers(work.requests, work.seen)
+        source = found.kernel.scaling_source if work.queries > 1 else Source.SCALED
+        return Estimate(
+            seconds=max(seconds, self.floor_seconds(work)),
+            spread=found.grid.smoothing,
+            source=self._carried(Source.MEASURED if exact else source, found.grid.framework),
+            bound=streamed.bound,
+            evidence=f"{found.evidence}, {_how(found.kernel)}",
+        )
+
+    def _grouped_pass(self, found: lookup.FoundGrid, shape: tables.HeadShape, work: GqaAttention) -> float:
+        """Seconds of one query per request, by the table of *shape*."""
+        token_bytes = 2 * roofline.cached_token_bytes(shape.kv_heads * shape.head_dim, work.dtype)
+        return self._one_pass(found.grid, work.requests, work.seen, token_bytes)
+
+    def _latent_pass(
+        self, kernel: AttentionKernel, grid: tables.Grid, served: int, work: MlaAttention
+    ) -> float:
+        """One query per request: the table, or its shortest context and the kernel's own growth."""
+        serial = kernel.serial_us_per_1k_context
+        if serial is None:
+            return self._one_pass(grid, served, work.seen, _token_bytes(work))
+        streamed = served * work.seen * _token_bytes(work) / self._achieved()
+        return self._one_pass(grid, served, 0, 0.0) + serial.value * US * work.seen / 1000 + streamed
+
+    def _one_pass(self, grid: tables.Grid, served: int, seen: int, token_bytes: float) -> float:
         """Table time, plus DRAM time of what lies beyond the table."""
-        batch, context = grid.clamp(served, work.seen)
-        beyond = max(0.0, served * work.seen - batch * context) * _token_bytes(work)
-        return self._here(grid(served, work.seen)) + beyond / self._achieved()
+        batch, context = grid.clamp(served, seen)
+        beyond = max(0.0, served * seen - batch * context) * token_bytes
+        return self._here(grid(served, seen)) + beyond / self._achieved()
 
     def _query_seconds(self, kernel: AttentionKernel, work: MlaAttention) -> float:
         cache_bytes = work.requests * work.seen * _token_bytes(work)
@@ -356,34 +441,52 @@ class CostModel:
                 work.size_bytes, work.ranks, link.alpha_us.value * US, link.bandwidth_gb_s.value * GB
             )
             return self._formula(seconds, "ring AllGather")
-        return self._allreduce(work)
+        return self._exchange(work) if isinstance(work, Exchange) else self._allreduce(work)
 
-    def _formula(self, seconds: float, name: str) -> Estimate:
-        """A closed form: no better than the weaker of its two figures."""
+    def _exchange(self, work: Exchange) -> Estimate:
+        """A ring of the group's ranks, with the base latency of the library apart where it is known."""
         link = self.machine.interconnect
+        base, hop = link.collective_base_us, link.collective_hop_us or link.alpha_us
+        seconds = collectives.ring_exchange(
+            work.size_bytes,
+            work.ranks,
+            0.0 if base is None else base.value * US,
+            hop.value * US,
+            link.bandwidth_gb_s.value * GB,
+        )
+        name = f"ring {work.pattern.value} of {work.ranks}"
+        return self._formula(seconds, name, hop if base is None else base, hop)
+
+    def _formula(self, seconds: float, name: str, *latencies: Figure) -> Estimate:
+        """A closed form: no better than the weakest of its figures, of which *latencies* beside bandwidth."""
+        link = self.machine.interconnect
+        figures = (link.bandwidth_gb_s, *(latencies or (link.alpha_us,)))
         return Estimate(
             seconds=seconds,
-            spread=max(link.bandwidth_gb_s.spread, link.alpha_us.spread),
-            source=weakest(Source.SCALED, link.bandwidth_gb_s.source, link.alpha_us.source),
+            spread=max(figure.spread for figure in figures),
+            source=weakest(Source.SCALED, *(figure.source for figure in figures)),
             bound=Bound.LINK,
             evidence=f"{name} on {link.name}",
         )
 
     def _allreduce(self, work: AllReduce) -> Estimate:
         """Table by message bytes; beyond it the ring's bandwidth term; without it the ring."""
-        link = self.machine.interconnect
-        curve = tables.allreduce(link.fabric, self.machine.gpu.measured_as, work.ranks, self._algorithm(work))
+        link, choice = self.machine.interconnect, self._allreduce_choice()
         bandwidth = link.bandwidth_gb_s.value * GB
-        if curve is None:
+        curve = None if choice is None else self._curve(choice, work)
+        if choice is None or curve is None:
             seconds = collectives.ring_allreduce(
                 work.size_bytes, work.ranks, link.alpha_us.value * US, bandwidth
             )
             return self._formula(seconds, "ring AllReduce")
+        cutoff, measured_sizes = choice.cutoff_bytes(work.ranks), curve.size_bytes
+        if cutoff is not None:
+            curve = curve.on_side_of(cutoff, work.size_bytes)
         beyond = max(0.0, work.size_bytes - curve.size_bytes[-1])
         extra = collectives.ring_allreduce(beyond, work.ranks, 0.0, bandwidth)
-        inside = curve.size_bytes[0] <= work.size_bytes <= curve.size_bytes[-1]
+        inside = _between_rows(work.size_bytes, measured_sizes, cutoff)
         here = curve.measured_on == self.machine.gpu.measured_as
-        framework = self._allreduce_choice().framework or self.machine.stack.framework
+        framework = choice.framework or self.machine.stack.framework
         return Estimate(
             seconds=curve(work.size_bytes) * US + extra,
             spread=link.bandwidth_gb_s.spread if extra else 0.0,
@@ -392,20 +495,21 @@ class CostModel:
             evidence=curve.name,
         )
 
-    def _algorithm(self, work: AllReduce) -> str:
-        """The stack's algorithm for this message on this fabric."""
-        choice = self._allreduce_choice()
+    def _curve(self, choice: AllReduceChoice, work: AllReduce) -> tables.Curve | None:
+        gpu, fabric = self.machine.gpu.measured_as, self.machine.interconnect.fabric
+        return tables.allreduce(fabric, gpu, work.ranks, self._algorithm(choice, work))
+
+    def _algorithm(self, choice: AllReduceChoice, work: AllReduce) -> str:
+        """The algorithm for this message, of those the stack has on this fabric."""
         limit = self.machine.interconnect.small_message_algorithm_max_bytes.value
         if choice.small is not None and work.size_bytes <= limit:
             return choice.small
         return choice.large
 
-    def _allreduce_choice(self) -> AllReduceChoice:
-        link = self.machine.interconnect
-        for choice in self.machine.stack.allreduce:
-            if link.fabric in choice.fabrics:
-                return choice
-        raise HardwareError(self.machine.stack.name, f"no AllReduce for fabric {link.fabric}")
+    def _allreduce_choice(self) -> AllReduceChoice | None:
+        """What the stack uses on this fabric; None where it does not say."""
+        fabric = self.machine.interconnect.fabric
+        return next((c for c in self.machine.stack.allreduce if fabric in c.fabrics), None)
 
     def _host(self, work: Copy | HostWork | GraphLaunch | EagerLaunch) -> Estimate:
         host, dispatch = self.machine.host, self.machine.stack.dispatch
@@ -458,6 +562,23 @@ def _measured_gpu(gpu: Gpu) -> Gpu:
 def _pace(gpu: Gpu) -> tuple[float, float]:
     """The two figures that scale a table from one GPU to another."""
     return gpu.kernel_floor_us.value, gpu.achieved_bandwidth_gb_s.value
+
+
+def _how(kernel: AttentionKernel) -> str:
+    """How *kernel* scales with queries, in words."""
+    return f"{kernel.query_scaling.value} queries ({kernel.scaling_ref.strip()})"
+
+
+def _total_seconds(parts: list[tuple[Estimate, int]]) -> float:
+    return sum(part.seconds * times for part, times in parts)
+
+
+def _between_rows(size_bytes: float, rows: NDArray[np.float64], cutoff: int | None) -> bool:
+    """True where *size_bytes* lies between two measured sizes, both on its side of the *cutoff*."""
+    if cutoff is not None:
+        own = rows >= cutoff if size_bytes >= cutoff else rows < cutoff
+        rows = rows[own]
+    return len(rows) > 0 and bool(rows[0] <= size_bytes <= rows[-1])
 
 
 def _token_bytes(work: MlaAttention) -> float:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from hwmodels.documents import Strict
-from hwmodels.entry import Entry
+from hwmodels.entry import Entry, Figure
 from hwmodels.work import DType
 
 Size = Annotated[int, Field(ge=1)]
@@ -90,6 +90,8 @@ class RoutedExperts(Strict):
     """Experts that every token passes through."""
     intermediate: Size
     dtype: DType
+    routing_correlation: Figure
+    """How alike the tokens of one pass route (rho of ``work.experts_touched``)."""
 
     @model_validator(mode="after")
     def _enough_experts(self) -> Self:

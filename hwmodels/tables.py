@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +29,8 @@ Array = NDArray[np.float64]
 
 WARM_ROWS_MAX_TOKENS = 4
 """Expert rows up to this many tokens may be served from L2 (repeated weights in one graph)."""
-TABLE_TOP_K = 8
-"""Experts per token in every row of the expert table."""
+LEAST_ROWS = 3
+"""A line is fitted through no fewer rows."""
 GLITCH_FACTOR = 20.0
 """A cell this many times its neighbours is a broken measurement."""
 
@@ -56,6 +58,8 @@ class Grid:
     """Median relative change that making the table monotone brought."""
     framework: str
     """The engine whose kernel was measured."""
+    measured: NDArray[np.bool_] | None = None
+    """False in cells that were not measured but extended; None where all were."""
 
     def __call__(self, *sizes: float) -> float:
         """The latency in us at *sizes*, each clamped to its measured range."""
@@ -71,21 +75,51 @@ class Grid:
 
     def covers(self, *sizes: float) -> bool:
         """True where no size lies above the measured range."""
-        return all(size <= axis[-1] for size, axis in zip(sizes, self.axes, strict=True))
+        if not all(size <= axis[-1] for size, axis in zip(sizes, self.axes, strict=True)):
+            return False
+        corner = tuple(int(np.searchsorted(axis, size)) for size, axis in zip(sizes, self.axes, strict=True))
+        return self.measured is None or bool(self.measured[corner])
 
 
-def _grid(name: str, points: dict[tuple[float, ...], list[float]], framework: str) -> Grid:
+Points = dict[tuple[float, ...], list[float]]
+"""Latencies in us of one table, by its sizes; repeats of one point are kept."""
+
+
+def _grid(name: str, points: Points, framework: str) -> Grid:
     """A Grid from *points*; HardwareError where a cell is missing."""
+    axes, raw = _cells(points)
+    if np.isnan(raw).any():
+        raise HardwareError(name, f"the table has {len(points)} of {raw.size} cells")
+    smooth = monotone(_without_glitches(raw))
+    return Grid(name, axes, smooth, float(np.median(np.abs(smooth / raw - 1))), framework)
+
+
+def _extended_grid(name: str, points: Points, framework: str) -> Grid:
+    """A Grid from *points*, whose last axis ends sooner the larger the other sizes are.
+
+    Benchmarks stop where the cache no longer fits. Beyond, time is in proportion to the last
+    axis: at those ends a kernel is bound by bytes.
+    """
+    axes, raw = _cells(points)
+    measured = ~np.isnan(raw)
+    for column in range(1, raw.shape[-1]):
+        longer = axes[-1][column] / axes[-1][column - 1]
+        raw[..., column] = np.where(measured[..., column], raw[..., column], raw[..., column - 1] * longer)
+    if np.isnan(raw).any():
+        raise HardwareError(name, f"a row of the table lacks its {axes[-1][0]:g} cell")
+    smooth = monotone(_without_glitches(raw))
+    change = np.abs(smooth / raw - 1)[measured]
+    return Grid(name, axes, smooth, float(np.median(change)), framework, measured)
+
+
+def _cells(points: Points) -> tuple[tuple[Array, ...], Array]:
+    """The axes of *points*, and their means on them; NaN where there is none."""
     axes = tuple(np.array(sorted(set(axis))) for axis in zip(*points, strict=True))
-    shape = tuple(len(axis) for axis in axes)
-    if len(points) != int(np.prod(shape)):
-        raise HardwareError(name, f"the table has {len(points)} of {int(np.prod(shape))} cells")
-    raw = np.empty(shape)
+    raw = np.full(tuple(len(axis) for axis in axes), np.nan)
     for key, values in points.items():
         index = tuple(int(np.searchsorted(axis, k)) for axis, k in zip(axes, key, strict=True))
         raw[index] = np.mean(values)
-    smooth = monotone(_without_glitches(raw))
-    return Grid(name, axes, smooth, float(np.median(np.abs(smooth / raw - 1))), framework)
+    return axes, raw
 
 
 def _without_glitches(values: Array) -> Array:
@@ -96,19 +130,17 @@ def _without_glitches(values: Array) -> Array:
 
 
 @cache
-def gemm(gpu: str, dtype: DType) -> Grid:
-    """Dense GEMM latency over (n, k, m) for one rank's weight slice."""
-    points: dict[tuple[float, ...], list[float]] = defaultdict(list)
+def gemm(gpu: str, dtype: DType) -> Grid | None:
+    """Dense GEMM latency over (n, k, m) for one rank's weight slice; None where nothing was measured."""
+    points: Points = defaultdict(list)
     frameworks = set()
     for row in rows("gemm"):
         if row["gpu"] == gpu and row["dtype"] == dtype.value:
             frameworks.add(row["framework"])
-            for column, value in row.items():
-                if column.startswith("m") and column.endswith("_us"):
-                    key = (float(row["n"]), float(row["k"]), float(column[1:-3]))
-                    points[key].append(float(value))
+            for tokens, latency_us in _sizes(row, "m"):
+                points[float(row["n"]), float(row["k"]), tokens].append(latency_us)
     if not points:
-        raise HardwareError(gpu, f"no measured {dtype.value} GEMM table")
+        return None
     if len(frameworks) > 1:
         raise HardwareError(
             gpu, f"{dtype.value} GEMM rows of several engines: {', '.join(sorted(frameworks))}"
@@ -116,21 +148,61 @@ def gemm(gpu: str, dtype: DType) -> Grid:
     return _grid(f"gemm.csv {gpu} {dtype.value}", points, frameworks.pop())
 
 
+def _sizes(row: dict[str, str], prefix: str) -> list[tuple[float, float]]:
+    """(size, us) of each filled column ``<prefix><size>_us`` of *row*."""
+    return [
+        (float(column[len(prefix) : -len("_us")]), float(value))
+        for column, value in row.items()
+        if column.startswith(prefix) and column.endswith("_us") and value
+    ]
+
+
 @cache
-def mla_decode(gpu: str, kernel: Selector, heads: int, dtype: DType) -> Grid:
-    """MLA decode latency over (batch, context), one query per request."""
-    points: dict[tuple[float, ...], list[float]] = defaultdict(list)
+def mla_decode(gpu: str, kernel: Selector, heads: int, dtype: DType) -> Grid | None:
+    """MLA decode latency over (batch, context), one query per request; None where nothing was measured."""
+    points: Points = defaultdict(list)
     for row in rows("mla_decode"):
         if _matches(row, gpu, kernel, heads=str(heads), kv_dtype=dtype.value):
-            for column, value in row.items():
-                if column.startswith("ctx"):
-                    key = (float(row["batch"]), float(column[3:-3]))
-                    points[key].append(float(value))
-    if not points:
-        wanted = f"{kernel.framework} {kernel.version} {kernel.kernel}"
-        raise HardwareError(gpu, f"no MLA table for {wanted}, {heads} heads per rank, {dtype.value} KV cache")
+            for context, latency_us in _sizes(row, "ctx"):
+                points[float(row["batch"]), context].append(latency_us)
     name = f"mla_decode.csv {gpu} {kernel.kernel} {heads} heads {dtype.value}"
-    return _grid(name, points, kernel.framework)
+    return _grid(name, points, kernel.framework) if points else None
+
+
+@cache
+def mla_heads(gpu: str, kernel: Selector, dtype: DType) -> tuple[int, ...]:
+    """The heads per rank that *kernel* was measured with over a cache of *dtype*, rising."""
+    found = [r for r in rows("mla_decode") if _matches(r, gpu, kernel, kv_dtype=dtype.value)]
+    return tuple(sorted({int(row["heads"]) for row in found}))
+
+
+class HeadShape(NamedTuple):
+    """Grouped-query attention on one rank."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+@cache
+def gqa_decode(gpu: str, kernel: Selector, shape: HeadShape, dtype: DType) -> Grid | None:
+    """GQA decode latency over (batch, context), one query per request; None where nothing was measured."""
+    points: Points = defaultdict(list)
+    wanted = {name: str(value) for name, value in shape._asdict().items()}
+    for row in rows("gqa_decode"):
+        if _matches(row, gpu, kernel, kv_dtype=dtype.value, **wanted):
+            for context, latency_us in _sizes(row, "ctx"):
+                points[float(row["batch"]), context].append(latency_us)
+    sizes = f"{shape.heads}/{shape.kv_heads}/{shape.head_dim}"
+    name = f"gqa_decode.csv {gpu} {kernel.kernel} {sizes} {dtype.value}"
+    return _extended_grid(name, points, kernel.framework) if points else None
+
+
+@cache
+def gqa_shapes(gpu: str, kernel: Selector, dtype: DType) -> tuple[HeadShape, ...]:
+    """The shapes that *kernel* was measured with over a cache of *dtype*, rising."""
+    found = [r for r in rows("gqa_decode") if _matches(r, gpu, kernel, kv_dtype=dtype.value)]
+    return tuple(sorted({HeadShape(*(int(row[name]) for name in HeadShape._fields)) for row in found}))
 
 
 def _matches(row: dict[str, str], gpu: str, kernel: Selector, **wanted: str) -> bool:
@@ -143,48 +215,118 @@ def _matches(row: dict[str, str], gpu: str, kernel: Selector, **wanted: str) -> 
     )
 
 
+class ExpertShape(NamedTuple):
+    """The routed experts of one rank.
+
+    Experts spread whole over ranks (expert parallel) are fewer here, and each token
+    reaches fewer of them.
+    """
+
+    experts: int
+    hidden: int
+    intermediate: int
+    top_k: int
+
+    @property
+    def values(self) -> int:
+        """Weights of one expert."""
+        return 3 * self.hidden * self.intermediate
+
+
 @dataclass(frozen=True)
 class ExpertsLine:
-    """Expert-layer time as a line in the experts touched, and what small batches cannot undercut."""
+    """Expert-layer time as a line in the experts touched, and what few or many tokens add.
 
+    ``max(a + b U, least(tokens)) + crowd(tokens)``.
+    """
+
+    shape: ExpertShape
     fit: AffineFit
     """us against distinct experts, from balanced rows that read DRAM."""
     warm_tokens: Array
     warm_us: Array
     """Rows of few tokens, possibly L2-warm: lower bounds."""
+    crowd_tokens: Array
+    crowd_us: Array
+    """What rows of many tokens take beyond reading all experts, from 0 where all are first touched."""
     name: str
 
-    def __call__(self, touched: float) -> float:
-        """us for *touched* distinct experts of the measured size, by the fit."""
-        return self.fit(touched)
+    def __call__(self, touched: float, tokens: float) -> float:
+        """us for *tokens* tokens that reach *touched* distinct experts."""
+        return max(self.fit(touched), self.least(tokens)) + self.crowd(tokens)
 
     def least(self, tokens: float) -> float:
         """us that *tokens* tokens take at least, by the rows of few tokens."""
         return float(np.interp(tokens, self.warm_tokens, self.warm_us))
 
+    def crowd(self, tokens: float) -> float:
+        """us that *tokens* tokens take beyond the bytes; in proportion to them beyond the rows."""
+        beyond = max(1.0, tokens / self.crowd_tokens[-1])
+        return float(beyond * np.interp(tokens, self.crowd_tokens, self.crowd_us))
+
 
 @cache
-def experts(gpu: str, kernel: Selector, dtype: DType, count: int, ranks: int) -> ExpertsLine:
-    """The fitted expert line of *kernel* for *count* experts sliced over *ranks* (us).
-
-    Balanced rows give every token TABLE_TOP_K experts of its own, so
-    U = min(count, TABLE_TOP_K * tokens); the fit uses those between the L2-warm ones
-    and saturation.
-    """
-    points: dict[int, list[float]] = defaultdict(list)
-    wanted = {"dtype": dtype.value, "experts": str(count), "moe_tp": str(ranks), "routing": "balanced"}
+def expert_lines(gpu: str, kernel: Selector, dtype: DType) -> tuple[ExpertsLine, ...]:
+    """The line of every shape that *kernel* was measured with, by rising size of an expert."""
+    found: dict[ExpertShape, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows("experts"):
-        if _matches(row, gpu, kernel, **wanted):
-            points[int(row["tokens"])].append(float(row["latency_us"]))
+        spread = int(row["moe_ep"])
+        if _matches(row, gpu, kernel, dtype=dtype.value) and int(row["top_k"]) % spread == 0:
+            shape = ExpertShape(
+                int(row["experts"]) // spread,
+                int(row["hidden"]),
+                int(row["intermediate"]) // int(row["moe_tp"]),
+                int(row["top_k"]) // spread,
+            )
+            for tokens, latency_us in _sizes(row, "t"):
+                found[shape][int(tokens)].append(latency_us)
     name = f"experts.csv {gpu} {kernel.framework} {kernel.version} {kernel.kernel} {dtype.value}"
-    if not points:
-        raise HardwareError(gpu, f"no expert rows: {name}, {count} experts over {ranks} ranks")
-    mean = {tokens: float(np.mean(values)) for tokens, values in sorted(points.items())}
-    cold = [t for t in mean if WARM_ROWS_MAX_TOKENS < t <= count // TABLE_TOP_K]
+    means = {s: {t: float(np.mean(us)) for t, us in sorted(p.items())} for s, p in found.items()}
+    lines = [_line(shape, mean, name) for shape, mean in means.items()]
+    return tuple(sorted(lines, key=lambda line: (line.shape.values, line.shape)))
+
+
+def _line(shape: ExpertShape, mean: dict[int, float], name: str) -> ExpertsLine:
+    """The line through *mean* us by tokens.
+
+    Balanced rows give every token top_k experts of its own, so
+    U = min(experts, top_k * tokens). The fit uses those between the L2-warm ones and
+    the first in which every expert is touched; three rows at least.
+    """
+    touched = {t: min(shape.experts, shape.top_k * t) for t in mean}
     warm = [t for t in mean if t <= WARM_ROWS_MAX_TOKENS]
-    fit = affine_fit([TABLE_TOP_K * t for t in cold], [mean[t] for t in cold])
-    warm_us = np.maximum.accumulate([mean[t] for t in warm])
-    return ExpertsLine(fit, np.array(warm, dtype=float), warm_us, name)
+    full = min((t for t in mean if touched[t] == shape.experts), default=max(mean))
+    cold = [t for t in mean if t > WARM_ROWS_MAX_TOKENS]
+    cold = cold[: max(LEAST_ROWS, cold.index(full) + 1)]
+    fit = affine_fit([touched[t] for t in cold], [mean[t] for t in cold])
+    crowd = [t for t in mean if t >= full]
+    extra = [0.0] + [mean[t] - fit(touched[t]) for t in crowd[1:]]
+    return ExpertsLine(
+        shape,
+        fit,
+        np.array(warm, dtype=float),
+        np.maximum.accumulate([mean[t] for t in warm]),
+        np.array(crowd, dtype=float),
+        np.maximum.accumulate(extra),
+        f"{name} {shape.experts} x {shape.hidden} x {shape.intermediate} top-{shape.top_k}",
+    )
+
+
+def scaled_experts(lines: Sequence[ExpertsLine], values: int, touched: float, tokens: float) -> float:
+    """us for experts of *values* weights each, from *lines* of other sizes.
+
+    Between two measured sizes linear in both logarithms; outside them all but the fixed
+    part in proportion to the bytes. A larger expert never takes less: a line below that
+    of a smaller expert counts as its equal.
+    """
+    sizes = np.array([line.shape.values for line in lines], dtype=float)
+    times = np.maximum.accumulate([line(touched, tokens) for line in lines])
+    end = 0 if values <= sizes[0] else -1
+    if sizes[0] < values < sizes[-1]:
+        last = len(sizes) - 1 - np.unique(sizes[::-1], return_index=True)[1]
+        return float(np.exp(np.interp(np.log(values), np.log(sizes[last]), np.log(times[last]))))
+    fixed = min(lines[end].fit.intercept, times[end])
+    return float(fixed + (times[end] - fixed) * values / sizes[end])
 
 
 @dataclass(frozen=True)
@@ -196,6 +338,20 @@ class Curve:
     """The GPU that ran it."""
     size_bytes: Array
     latency_us: Array
+
+    def on_side_of(self, cutoff_bytes: float, size_bytes: float) -> Curve:
+        """The rows below *cutoff_bytes*, or those from there on: where *size_bytes* lies.
+
+        Rows below are continued up to the cutoff as they rise between the last two.
+        """
+        below = self.size_bytes < cutoff_bytes
+        if size_bytes >= cutoff_bytes or not below.any():
+            rows = self.size_bytes >= cutoff_bytes if (~below).any() else below
+            return replace(self, size_bytes=self.size_bytes[rows], latency_us=self.latency_us[rows])
+        sizes, latency = self.size_bytes[below], self.latency_us[below]
+        (s0, s1), (t0, t1) = sizes[-2:], latency[-2:]
+        end = t1 + max(0.0, t1 - t0) / (s1 - s0) * (cutoff_bytes - s1)
+        return replace(self, size_bytes=np.append(sizes, cutoff_bytes), latency_us=np.append(latency, end))
 
     def __call__(self, size_bytes: float) -> float:
         """us for *size_bytes*, held constant outside the measured sizes."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hwmodels.work import EagerLaunch, GraphLaunch
+from sim.causes import Explanation, explain
 from sim.choices import EngineName
 from sim.graph import StepGraph
 from sim.records import Experiment
@@ -22,6 +23,7 @@ class Stage(Enum):
 
     RUNS = "runs"
     RANGE = "range of mean acceptance lengths"
+    CAUSES = "causes of a regression"
     REPLAY = "check on SimPy"
 
 
@@ -58,6 +60,8 @@ class Answer:
     summary: Summary
     comparison: Comparison | None
     range_ends: tuple[RangeEnd, ...]
+    explanation: Explanation | None
+    """Cause by cause, where the scenario names another that it is slower than."""
     overrides: tuple[str, ...]
     """Changes to the scenario file that were asked for on the command line."""
     replayed: Replay | None
@@ -81,13 +85,15 @@ def answer(
     simulation = Simulation(setup, engine)
     tally = Tally(simulation.graph.lanes, simulation.measured_file)
     ends: list[RangeEnd] = []
-    replayed, cut = None, Stage.RUNS
+    replayed, explanation, cut = None, None, Stage.RUNS
     try:
         for run in play(simulation, setup.scenario.runs, listeners):
             tally.add(run)
         cut = Stage.RANGE
         for mean_length in setup.scenario.acceptance.mean_length_range or ():
             ends.append(_range_end(setup, engine, mean_length, listeners))
+        cut = Stage.CAUSES
+        explanation = explain(setup.scenario)
         cut = Stage.REPLAY
         if engine is EngineName.BATCH:
             replayed = replay(simulation, tally.experiment().in_full[:WHOLE_RUNS])
@@ -106,6 +112,7 @@ def answer(
         summary=summary,
         comparison=compare(setup.scenario.anchor, summary),
         range_ends=tuple(ends),
+        explanation=explanation,
         overrides=overrides,
         replayed=replayed,
         interrupted=interrupted,
@@ -145,9 +152,12 @@ def compare(anchor: Anchor | None, summary: Summary) -> Comparison | None:
 
 
 def launch_counts(answer: Answer) -> tuple[int, int]:
-    """Kernels of the largest graph of a step, and kernels launched one by one."""
+    """Kernels of the largest graph of a step, and kernels launched one by one.
+
+    The first is 0 where the verify pass is not one graph.
+    """
     works = [op.work for op in answer.graph.ops]
     graphs = [work.nodes for work in works if isinstance(work, GraphLaunch)]
     eager = [work.kernels for work in works if isinstance(work, EagerLaunch)]
-    eager_verify = answer.setup.verify_launch is LaunchMode.EAGER
-    return (0 if eager_verify else max(graphs, default=0)), sum(eager)
+    one_graph = answer.setup.verify_launch is LaunchMode.GRAPH
+    return (max(graphs, default=0) if one_graph else 0), sum(eager)

@@ -198,6 +198,68 @@ def _cores() -> int:
 
 
 @app.command()
+def validate(
+    cases: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[CASES.csv]", help="Published measurements, one a row; those shipped by default."
+        ),
+    ] = None,
+    system: Annotated[
+        str, typer.Option(help="Only rows whose GPU, engine or system has these words, such as 'b200 vllm'.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="Results go to OUT/<cases>/; results/validation/ by default.")
+    ] = None,
+    learn: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write how far these rows are off to FILE, and take the model's own uncertainty from it"
+            " instead of the shipped file.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Predict published measurements and show the error.
+
+    CASES.csv has the columns id, model, drafter, method, gpu, n_gpu, interconnect, parallelism,
+    quantisation, kv_dtype, engine, block_size, num_draft_tokens, tree_budget, topk, verify_M_per_req,
+    concurrency, context_tokens, workload, temperature, acceptance_length, acceptance_length_origin,
+    tok_s_total, baseline_tok_s_total, notes and source, in any order; README says what they mean.
+    tok_s_total is with the row's method and baseline_tok_s_total without speculation, both of all requests
+    together. A row that names what nobody here knows is listed with the reason; the others are predicted.
+    """
+    from sim import files
+    from sim.validation import pictures, report, residuals, shipped
+    from sim.validation.cases import read
+    from sim.validation.run import learnt, wishes
+    from sim.validation.run import validate as predict_all
+
+    path = cases or shipped.cases()
+    wanted = wishes(read(path), system)
+    folder = (out or Path("results/validation")) / path.stem
+    files.prepare(folder)
+    try:
+        with _progress(len(wanted), quiet or as_json, "predictions") as advance:
+            found = predict_all(wanted, () if learn else residuals.shipped_residuals(), advance)
+    except KeyboardInterrupt:
+        print("interrupted; nothing is written", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    if learn is not None:
+        found, off = learnt(found)
+        residuals.write(off, learn)
+    text = report.lines(found, f"Predicted and measured tokens per second: {path.name}")
+    names = report.write(found, text, folder) + pictures.write(found, folder)
+    if as_json:
+        print(files.as_json(report.as_object(found)))
+    elif not quiet:
+        print("\n".join(text))
+        print(f"\nWritten to {folder}/: {', '.join(names)}")
+
+
+@app.command()
 def estimate(scenario: ScenarioArgument, as_json: JsonOption = False, set_: SetOption = None) -> None:
     """Show the articles' closed-form estimate beside the same lines from measured tables."""
     from sim import files, listing

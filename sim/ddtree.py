@@ -1,4 +1,4 @@
-"""Draft trees: DDTree, the most probable prefixes; EAGLE's, the best of a beam; the chain, one branch.
+"""Draft trees: DDTree, of the most probable prefixes; EAGLE's, the best of a beam; the chain.
 
 A block drafter gives one distribution per position, all at once. The probability of a
 prefix is the product of its tokens' marginals. Best-first search returns exactly the

@@ -50,7 +50,7 @@ def _shapes(setup: Setup) -> list[PassShape]:
     """What goes through each pass of a sequential drafter."""
     load, spec = setup.scenario.load, setup.scenario.drafted
     passes = spec.nodes if spec.shape is Shape.CHAIN else spec.positions
-    first = PassShape(load.concurrency, spec.cap, load.context_tokens)
+    first = PassShape(setup.requests, spec.cap, load.context_tokens)
     return [first, *[first._replace(queries=spec.top_k)] * (passes - 1)]
 
 

@@ -54,7 +54,9 @@ def dflash_stage(step: StepBuilder, drafter: DFlash, scheduled: int) -> Ready:
     """One pass over a block, and a chain or a DDTree out of it."""
     setup = step.setup
     scenario = setup.scenario
-    shape = PassShape(scenario.load.concurrency, scenario.drafter.block, scenario.load.context_tokens)
+    shape = PassShape(
+        setup.requests, scenario.drafter.block, scenario.load.context_tokens, setup.draft_padding
+    )
     step.forward(Phase.DRAFT, dflash_pass(setup, drafter, shape), setup.draft_launch, [scheduled])
     return _pick_chain(step) if scenario.tree.shape is Shape.CHAIN else _build_tree(step)
 
@@ -110,7 +112,7 @@ def _finish_passes(step: StepBuilder) -> Ready:
 def _build_tree(step: StepBuilder) -> Ready:
     """Top-k and tree. On the GPU the host has no part in it."""
     scenario = step.setup.scenario
-    requests, budget = scenario.load.concurrency, scenario.tree.budget
+    requests, budget = step.setup.requests, scenario.tree.budget
     positions = requests * (scenario.drafter.block - 1)
     candidates = positions * min(budget, step.setup.model.vocab) * TOP_K_ENTRY_BYTES
     dispatched = step.host(Phase.COPY_BACK, Component.LAUNCH, HostTask.TREE_DISPATCH)
@@ -134,7 +136,7 @@ def _build_tree(step: StepBuilder) -> Ready:
 def _build_on_host(step: StepBuilder, copied: int) -> list[int]:
     """Every request's tree, shared out over the workers; the last op of each worker."""
     scenario = step.setup.scenario
-    requests, budget = scenario.load.concurrency, scenario.tree.budget
+    requests, budget = step.setup.requests, scenario.tree.budget
     workers = min(scenario.tree.workers, requests)
     operations, last = heap_operations(step.setup), []
     for worker in range(workers):
@@ -150,7 +152,7 @@ def _build_on_host(step: StepBuilder, copied: int) -> list[int]:
 def _pick_chain(step: StepBuilder) -> Ready:
     """First choices, which never leave the GPUs."""
     scenario = step.setup.scenario
-    positions = scenario.load.concurrency * (scenario.drafter.block - 1)
+    positions = step.setup.requests * (scenario.drafter.block - 1)
     launched = step.launch(Phase.COPY_BACK, 1)
     step.per_rank(Phase.COPY_BACK, Component.TREE, GpuKernel(GpuTask.TOP_K, positions), launched)
     choices = AllGather(positions * TOP_K_ENTRY_BYTES * step.ranks, step.ranks)

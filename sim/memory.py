@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwmodels.catalog import KvMemory
 from hwmodels.drafters import Drafter
 from hwmodels.models import Gqa, LinearAttention, Mla, RoutedExperts, TargetModel
 from hwmodels.roofline import INDEX_SCALE_BYTES, STATE_BYTES, cached_token_bytes, weight_bytes
@@ -87,3 +88,8 @@ def state_bytes(model: TargetModel, requests: int, ranks: int) -> float:
     recurrent = STATE_BYTES * values * linear.key_dim
     convolution = 2 * (linear.conv_width - 1) * (2 * keys + values)
     return requests * linear.layers * (recurrent + convolution) / ranks
+
+
+def cache_room_bytes(memory: KvMemory, gpu_gib: float, weights: float) -> float:
+    """What a GPU of *gpu_gib* has left for the cache beside *weights* bytes; below 0 if nothing."""
+    return (gpu_gib * memory.fraction.value - memory.workspace_gib.value) * GIB - weights

@@ -16,8 +16,10 @@ from typing import Any
 from hwmodels.estimate import Source
 from sim import __version__, digests, files
 from sim.answer import Answer, Comparison, launch_counts
+from sim.causes import Explanation
 from sim.drafting import required_accuracy
 from sim.graph import Component, Phase
+from sim.setup import LaunchMode, Setup
 from sim.statistics import Spread, Summary
 
 FORMAT_VERSION = 1
@@ -34,6 +36,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "question": setup.scenario.question,
         **summary_fields(summary),
+        **_batch(setup),
         "acceptance_range": [
             {"mean_length": end.mean_length, "throughput_tok_s": _spread(end.throughput_tok_s)}
             for end in answer.range_ends
@@ -54,6 +57,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
             "capture_limit_broken": setup.broken_limit is not None,
         },
         "anchor": _anchor(answer.comparison),
+        **_explanation(answer.explanation),
         "assumptions": list(setup.scenario.assumptions),
         "seed": setup.scenario.seed,
         "engine": answer.engine.value,
@@ -74,7 +78,7 @@ def summary_fields(summary: Summary) -> dict[str, Any]:
         "throughput_tok_s": _spread(summary.throughput_tok_s),
         "step_time_ms": _spread(summary.step_time_ms),
         "acceptance_length": _spread(summary.acceptance_length),
-        **({"tpot_ms": _spread(summary.tpot_ms)} if summary.requests > 1 else {}),
+        **(_latencies(summary) if summary.requests > 1 else {}),
         "acceptance_histogram": {str(n): share for n, share in enumerate(summary.length_shares, 1)},
         "breakdown": _all_shares(Component, summary.components),
         "phases": _all_shares(Phase, summary.phases),
@@ -87,6 +91,37 @@ def summary_fields(summary: Summary) -> dict[str, Any]:
         },
         "runs": summary.runs,
         "steps": summary.steps,
+    }
+
+
+def _latencies(summary: Summary) -> dict[str, Any]:
+    """What users of a batch see."""
+    tpot_ms = summary.tpot_tail_ms
+    return {
+        "user_tok_s": _spread(summary.user_tok_s),
+        "request_tok_s": _spread(summary.request_tok_s),
+        "tpot_ms": _spread(summary.tpot_ms) | {"p99": _rounded(tpot_ms.p99)},
+        "itl_ms": {key: _rounded(value) for key, value in asdict(summary.itl_ms).items()},
+    }
+
+
+def _batch(setup: Setup) -> dict[str, Any]:
+    """How much of the load decodes together; nothing where it is one request."""
+    asked = setup.scenario.load.concurrency
+    if asked == 1:
+        return {}
+    return {
+        "batch": {
+            "concurrency": asked,
+            "decoded_together": setup.requests,
+            "capacity_limited": setup.capacity_limited,
+            "captured_requests": setup.requests + setup.verify_padding
+            if setup.verify_launch is LaunchMode.GRAPH
+            else None,
+            "cache_blocks": setup.capacity.blocks,
+            "cache_blocks_per_request": setup.capacity.per_request,
+            "ramp_up_and_drain": "excluded",
+        }
     }
 
 
@@ -116,6 +151,32 @@ def _anchor(comparison: Comparison | None) -> dict[str, Any] | None:
         "error": _rounded(comparison.error),
         "unexplained_step_ms": None if unexplained is None else _rounded(unexplained),
         "source": anchor.source,
+    }
+
+
+def _explanation(explanation: Explanation | None) -> dict[str, Any]:
+    """Nothing where the scenario names no other that it is slower than."""
+    if explanation is None:
+        return {}
+    return {
+        "regression": {
+            "since": explanation.since,
+            "since_tok_s": _rounded(explanation.since_tok_s),
+            "since_published_tok_s": explanation.since_published_tok_s,
+            "tok_s": _rounded(explanation.tok_s),
+            "causes": [
+                {
+                    "name": cause.name,
+                    "alone_tok_s": _rounded(cause.alone_tok_s),
+                    "log_change": _rounded(cause.log_change),
+                }
+                for cause in explanation.causes
+            ],
+            "candidates": [
+                {"name": candidate.name, "tok_s": _rounded(candidate.tok_s)}
+                for candidate in explanation.candidates
+            ],
+        }
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from math import exp, log
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from hwmodels.estimate import Source
 from sim.answer import Answer, Comparison, Stage, launch_counts
+from sim.causes import Explanation
 from sim.choices import Shape
 from sim.drafting import REACHED, drafter_quality, required_accuracy
 from sim.graph import Lane
@@ -31,10 +33,12 @@ def lines(answer: Answer) -> list[str]:
         Text(headline(answer)),
         Text(),
         quantities(answer.summary),
+        *(Text(line) for line in latency_lines(answer.summary)),
         *(Text(line) for line in range_lines(answer)),
         Text(histogram(answer.summary)),
         Text(),
         side_by_side(breakdown(answer.summary), utilisation(answer.summary)),
+        *causes(answer),
         Text(),
         *(Text(line) for line in notes(answer)),
     ]
@@ -71,8 +75,9 @@ def headline(answer: Answer) -> str:
 def drafting_line(setup: Setup) -> str:
     """What drafts, how much, and in what shape."""
     scenario = setup.scenario
-    several = scenario.load.concurrency > 1
-    requests = f", {scenario.load.concurrency} requests in lock-step; tok/s is their sum" if several else ""
+    several = setup.requests > 1
+    requests = f", {setup.requests} requests in lock-step; tok/s is their sum" if several else ""
+    requests += f"; {capacity_line(setup)}" if setup.capacity_limited else ""
     if scenario.is_plain:
         return f"plain decoding (acceptance is not used){requests}"
     spec, tokens = scenario.drafted, f"(M = {scenario.verify_tokens})"
@@ -84,6 +89,11 @@ def drafting_line(setup: Setup) -> str:
         case Shape.EAGLE:
             drafted = f"EAGLE tree of {spec.nodes}, top {spec.top_k} {tokens}"
     return f"{setup.drafter.name}, block {spec.block}, {drafted}{requests}"
+
+
+def capacity_line(setup: Setup) -> str:
+    """How many requests of the load the cache holds."""
+    return f"capacity limited: {setup.requests} of {setup.scenario.load.concurrency} requests fit"
 
 
 def quantities(summary: Summary) -> Table:
@@ -99,12 +109,29 @@ def quantities(summary: Summary) -> Table:
         ("acceptance length", summary.acceptance_length, "tokens, over steps"),
     ]
     if summary.requests > 1:
-        rows.append(("time per token (TPOT)", summary.tpot_ms, "ms, over requests"))
+        rows += [
+            ("tok/s per user", summary.user_tok_s, "tok/s, over runs"),
+            ("tok/s of a request", summary.request_tok_s, "tok/s, over requests"),
+            ("time per token (TPOT)", summary.tpot_ms, "ms, over requests"),
+        ]
     for name, value, unit in rows:
         table.add_row(
             name, with_half_width(value), *(number(q) for q in (value.p5, value.p50, value.p95)), unit
         )
     return table
+
+
+def latency_lines(summary: Summary) -> list[str]:
+    """The tails of what users wait for; nothing for one request."""
+    if summary.requests == 1:
+        return []
+    return [
+        f"{name}: P50 {number(tail.p50)}, P95 {number(tail.p95)}, P99 {number(tail.p99)} ms, over {over}."
+        for name, tail, over in (
+            ("Time per token (TPOT)", summary.tpot_tail_ms, "requests"),
+            ("Between tokens (ITL)", summary.itl_ms, "tokens; those of one step share its time"),
+        )
+    ]
 
 
 def with_half_width(value: Spread) -> str:
@@ -190,6 +217,42 @@ def utilisation(summary: Summary) -> Table:
     return table
 
 
+def causes(answer: Answer) -> list[RenderableType]:
+    """Why this scenario is slower than another, cause by cause; empty where it does not ask."""
+    explained = answer.explanation
+    if explained is None:
+        return []
+    anchor = answer.setup.scenario.anchor
+    published = None if anchor is None else fall(explained, anchor.published_tok_s)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(f"slower than {explained.since}, because of")
+    table.add_column("alone, tok/s", justify="right")
+    table.add_column("share of the published fall" if published else "factor", justify="right")
+    for cause in explained.causes:
+        table.add_row(cause.name, number(cause.alone_tok_s), _part(cause.log_change, published))
+    whole = explained.predicted_log_change
+    table.add_row("all of these together", number(explained.tok_s), _part(whole, published))
+    if published is not None:
+        factor = f"x{exp(published - whole):.2f}"
+        table.add_row("unexplained", factor, _part(published - whole, published))
+    for other in explained.candidates:
+        name = f"not in the source, on top: {other.name}"
+        table.add_row(
+            name, f"all {number(other.tok_s)}", _part(log(other.tok_s / explained.tok_s), published)
+        )
+    return [Text(), table]
+
+
+def fall(explained: Explanation, published_tok_s: float) -> float | None:
+    """Logarithm of the published change; None where the other scenario has no published figure."""
+    before = explained.since_published_tok_s
+    return None if before is None or before == published_tok_s else log(published_tok_s / before)
+
+
+def _part(log_change: float, published: float | None) -> str:
+    return f"x{exp(log_change):.2f}" if published is None else percent(log_change / published)
+
+
 def _by_kind(lanes: dict[Lane, float]) -> dict[str, list[float]]:
     """Utilisations by lane, the ranks of one queue together."""
     kinds: dict[str, list[float]] = {}
@@ -212,8 +275,23 @@ def notes(answer: Answer) -> list[str]:
         found.append(f"Fewer than {MIN_RUNS} runs: no interval is given.")
     else:
         found.append("+- is the luck of the runs; what the figures themselves may be off by is not in it.")
+    found += batch_notes(answer.setup)
     found += drafting_notes(answer.setup)
     return found + [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]
+
+
+def batch_notes(setup: Setup) -> list[str]:
+    """What the batch is and is not; nothing for one request alone."""
+    if setup.scenario.load.concurrency == 1:
+        return []
+    found = ["The batch is full from the first step to the last: ramp-up and drain are excluded."]
+    if setup.capacity_limited:
+        blocks, each = setup.capacity
+        found.append(
+            f"Capacity limited: {blocks:,} cache blocks on each GPU, {each:,} for a request's whole life;"
+            " the others wait, which no figure here counts."
+        )
+    return found
 
 
 def drafting_notes(setup: Setup) -> list[str]:
@@ -286,13 +364,26 @@ def launch_line(answer: Answer) -> str:
     nodes, launches = launch_counts(answer)
     limit = setup.broken_limit
     how = f"Launch: one graph of {nodes:,} kernels" if nodes else f"Launch: {launches:,} kernels one by one"
+    if setup.verify_launch is LaunchMode.PIECEWISE:
+        how += ", the others as graphs between attentions"
     if limit is None:
-        return f"{how}."
+        return f"{how}{captured_note(setup)}."
     budget, capability = limit.max_tree_budget, limit.compute_capability
     if setup.verify_launch is LaunchMode.EAGER:
         return f"{how}: budgets above {budget} cannot be captured on {capability} ({limit.ref})."
     assert setup.scenario.capture_limit is CapturePolicy.LIFTED
     return f"{how}, as if {capability} could capture budgets above {budget} ({limit.ref})."
+
+
+def captured_note(setup: Setup) -> str:
+    """Which captured batch the verify pass takes, where it is not its own size."""
+    dispatch = setup.machine.stack.dispatch
+    if setup.verify_padding:
+        return f", captured for {setup.requests + setup.verify_padding} requests"
+    if dispatch.graphs and setup.verify_launch is not LaunchMode.GRAPH:
+        asked = f"{setup.requests} requests of {setup.scenario.verify_tokens} tokens"
+        return f": no graph is captured for {asked} ({dispatch.captured.ref})"
+    return ""
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:

@@ -38,7 +38,7 @@ KINDS = ("length", "rates", "hazard", "mean_length", "quality", "trace")
 ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range", "counts"})
 """In a file that extends another, one of these replaces all that the other has."""
 VARIATION = ("request_sd", "step_correlation", "decay_per_1k_context")
-OWN_KEYS = frozenset({"question", "anchor", "assumptions"})
+OWN_KEYS = frozenset({"question", "anchor", "assumptions", "regression"})
 """What a file says of itself: one that extends it must say its own."""
 KEEP_ANCHOR = ("anchor", "runs", "seed", "load.output_tokens")
 """Overrides of these leave the question as it was; any other takes the published figure away."""
@@ -84,9 +84,9 @@ class Tree(Strict):
     SGLang's speculative_num_draft_tokens counts the root: budget + 1.
     """
     shape: Shape = Shape.DDTREE
-    """ddtree: the most probable prefixes; chain: first choices alone; eagle: the best of a beam."""
+    """ddtree: the most probable prefixes; chain: first choices alone, at most block - 1; eagle: a beam."""
     top_k: int | None = Field(default=None, ge=1, le=MAX_TOP_K)
-    """Of shape eagle alone: prefixes kept at every depth, choices given to each (speculative_eagle_topk)."""
+    """Of shape eagle: prefixes kept at every depth, and choices of each (speculative_eagle_topk)."""
     builder: TreeBuilder = TreeBuilder.HOST
     workers: int = Field(default=1, ge=1, le=512)
     """Host threads that build trees, each those of some requests; Python has one."""
@@ -193,8 +193,10 @@ class Experts(Strict):
 
     kernel: str | None = None
     """Expert kernel to use where the stack knows several (marlin, trtllm_gen, cutlass)."""
-    routing_correlation: float = Field(default=0.0, ge=0, le=0.45)
-    """How alike the tokens of one verify pass route (rho); 0 is independent, 0.44 the highest published."""
+    routing_correlation: float | None = Field(default=None, ge=0, le=0.45)
+    """How alike the tokens of a pass route (rho), instead of the model's; 0 is independent."""
+    ep: int = Field(default=1, ge=1, le=8)
+    """Groups of GPUs that share out whole experts (expert parallelism); inside a group they are sliced."""
 
 
 class KvCache(Strict):
@@ -219,7 +221,9 @@ class Load(Strict):
     output_tokens: int = Field(default=512, ge=1, le=1_000_000)
     """A request decodes until it has committed at least this many tokens."""
     concurrency: int = Field(default=1, ge=1, le=512)
-    """Requests decoded together."""
+    """Requests decoded together, as far as they fit into the cache; the others wait."""
+    prefill: bool = False
+    """Count the prefill of every request that joins: the batch waits for it. Else it is outside."""
 
 
 class Anchor(Strict):
@@ -248,6 +252,31 @@ class Anchor(Strict):
         return sum(self.tok_s_range) / 2
 
 
+class Cause(Strict):
+    """A difference from another scenario."""
+
+    name: str = Field(min_length=3)
+    keys: tuple[str, ...] = Field(min_length=1)
+    """Scenario keys, such as kv.run_tokens, whose values here are the cause."""
+
+
+class Candidate(Strict):
+    """Something that the source does not say, and that would slow the scenario down."""
+
+    name: str = Field(min_length=3)
+    changes: dict[str, int | float | str | bool] = Field(min_length=1)
+    """Scenario keys and the values they would have."""
+
+
+class Regression(Strict):
+    """What this scenario is slower than, and why."""
+
+    since: str
+    """The scenario file that it is compared with."""
+    causes: tuple[Cause, ...] = Field(min_length=1, max_length=6)
+    candidates: tuple[Candidate, ...] = Field(default=(), max_length=6)
+
+
 class Scenario(Strict):
     """One question to the simulator: machine, model, drafter, tree, acceptance and load."""
 
@@ -257,6 +286,8 @@ class Scenario(Strict):
     gpu: str
     gpus: int = Field(default=8, ge=1, le=8)
     """Tensor-parallel ranks."""
+    dcp: int = Field(default=1, ge=1, le=8)
+    """Decode context parallelism: so many ranks each hold a share of every request's cache."""
     interconnect: str
     host: str
     stack: str
@@ -270,6 +301,7 @@ class Scenario(Strict):
     assumptions: tuple[str, ...] = ()
     """What this scenario takes for granted; the report repeats it."""
     anchor: Anchor | None = None
+    regression: Regression | None = None
     runs: int = Field(default=256, ge=1, le=1_000_000)
     seed: int = Field(default=1, ge=0, le=2**63 - 1)
 
@@ -283,6 +315,10 @@ class Scenario(Strict):
         self._check_positions()
         if self.gpus not in (1, 2, 4, 8):
             raise ValueError(f"gpus must be 1, 2, 4 or 8, got {self.gpus}")
+        if self.gpus % self.dcp:
+            raise ValueError(f"dcp must divide the {self.gpus} GPUs, got {self.dcp}")
+        if self.gpus % self.experts.ep:
+            raise ValueError(f"experts.ep must divide the {self.gpus} GPUs, got {self.experts.ep}")
         return self
 
     def _check_positions(self) -> None:
@@ -326,6 +362,11 @@ class Scenario(Strict):
         return 1 if self.is_plain else self.drafted.cap
 
     @property
+    def request_tokens(self) -> int:
+        """Cached tokens that one request needs room for: all it ever has, and those of its last pass."""
+        return self.load.context_tokens + self.load.output_tokens + self.verify_tokens
+
+    @property
     def verify_tokens(self) -> int:
         """Tokens of one request in one verify pass (M), the root included."""
         return 1 if self.is_plain else self.drafted.nodes + 1
@@ -341,6 +382,7 @@ CATALOG_KEYS: dict[KeyPath, Kind] = {
 }
 
 TRACE_KEY: KeyPath = ("acceptance", "trace")
+SINCE_KEY: KeyPath = ("regression", "since")
 
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
@@ -370,10 +412,23 @@ def build(document: Document) -> Scenario:
         problem = _unknown(kind, name)
         if problem:
             raise ScenarioError(*document.place(key), dotted(key), problem)
-    trace = scenario.acceptance.trace
-    if trace is not None and not Path(trace).is_file():
-        raise ScenarioError(*document.place(TRACE_KEY), dotted(TRACE_KEY), f"no such file: {trace}")
+    since = None if scenario.regression is None else scenario.regression.since
+    for key, file in ((TRACE_KEY, scenario.acceptance.trace), (SINCE_KEY, since)):
+        if file is not None and not Path(file).is_file():
+            raise ScenarioError(*document.place(key), dotted(key), f"no such file: {file}")
+    _check_causes(scenario, document)
     return scenario
+
+
+def _check_causes(scenario: Scenario, document: Document) -> None:
+    """Every key that a regression names is one that scenarios have."""
+    asked = scenario.regression
+    if asked is None:
+        return
+    file, line = document.place(("regression",))
+    causes = [key for cause in asked.causes for key in cause.keys]
+    for key in (*causes, *(key for candidate in asked.candidates for key in candidate.changes)):
+        check_key(key, f"{file}:{line}" if line else file)
 
 
 def unknown_entry(key: str, value: Any) -> str:
@@ -391,10 +446,10 @@ def _unknown(kind: Kind, name: str) -> str:
 def _with_paths(document: Document, folder: Path) -> Document:
     """*document* with the files it names (catalog entries, a trace) looked for beside it, in *folder*."""
     data = dict(document.data)
-    for key in (*CATALOG_KEYS, TRACE_KEY):
+    for key in (*CATALOG_KEYS, TRACE_KEY, SINCE_KEY):
         owner = data.get(str(key[0])) if len(key) > 1 else data
         name = owner.get(str(key[-1])) if isinstance(owner, dict) else None
-        is_file = isinstance(name, str) and (key == TRACE_KEY or name.endswith(".yaml"))
+        is_file = isinstance(name, str) and (key in (TRACE_KEY, SINCE_KEY) or name.endswith(".yaml"))
         if isinstance(owner, dict) and is_file:
             moved = {**owner, str(key[-1]): str(folder / str(name))}
             data = {**data, str(key[0]): moved} if len(key) > 1 else moved
@@ -417,6 +472,7 @@ def changed(document: Document, key: str, value: Any, place: str) -> Document:
     merged = merge(document.data, _nested(*_whole(document, path, value)), ACCEPTANCE_KINDS)
     if not key.startswith(KEEP_ANCHOR):
         merged.pop("anchor", None)
+        merged.pop("regression", None)
     return Document(document.file, merged, {**places, path: (place, 0)})
 
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim import batch, engine
 from sim.acceptance import Acceptance
@@ -27,6 +28,7 @@ from sim.step import decode_step
 CHUNK_DURATIONS = 250_000
 """Durations drawn and played at once: bounds memory (2 MB an array), never changes the result."""
 
+Array = NDArray[np.float64]
 Listener = Callable[[Run], None]
 
 
@@ -88,15 +90,18 @@ class Simulation:
     def run(self, index: int) -> Run:
         """Run number *index*: the same bytes whenever and wherever it is played."""
         decoded = self.decoded(index)
-        parts = [self._played(chunk) for chunk in self._chunks(index, decoded)]
-        return Run(index, _join(parts), decoded.first_steps)
+        return Run(index, self.played(index, decoded), decoded.first_steps)
+
+    def played(self, index: int, decoded: Batch) -> StepRecords:
+        """The steps of *decoded*, whatever its requests do, with the noise of run *index*."""
+        return _join([self._played(chunk) for chunk in self._chunks(index, decoded)])
 
     def decoded(self, index: int) -> Batch:
         """What the requests of run *index* do, step by step."""
         scenario = self.setup.scenario
-        slots = range(scenario.load.concurrency)
-        luck = [generator(scenario.seed, index, RandomStream.ACCEPTANCE, slot) for slot in slots]
-        return closed_loop(self.acceptance, scenario.load, luck)
+        users = range(scenario.load.concurrency)
+        luck = [generator(scenario.seed, index, RandomStream.ACCEPTANCE, user) for user in users]
+        return closed_loop(self.acceptance, scenario.load, luck, self.setup.capacity)
 
     def chunks(self, index: int) -> Iterator[Chunk]:
         """The steps of run *index* with their durations drawn."""
@@ -108,7 +113,7 @@ class Simulation:
         contexts = decoded.mean_contexts
         for first in range(0, len(contexts), chunk_steps):
             steps = slice(first, first + chunk_steps)
-            mean = self.mean_times(contexts[steps])
+            mean = self.mean_times(contexts[steps], decoded.joined[steps])
             yield Chunk(decoded.lengths[steps], contexts[steps], mean, durations(mean, contexts[steps]))
 
     def _durations(self, run: int) -> Callable[[MeanTimes, IntArray], IntArray]:
@@ -120,9 +125,9 @@ class Simulation:
         luck = luck_of_run(seed, run)
         return lambda mean, contexts: noise.durations(*sampled.draw(luck, mean, contexts))
 
-    def mean_times(self, contexts: IntArray) -> MeanTimes:
-        """What every piece takes on average at each of *contexts*."""
-        return mean_times(self.pieces, self.base.seconds(contexts))
+    def mean_times(self, contexts: IntArray, joined: Array | None = None) -> MeanTimes:
+        """What every piece takes on average at each of *contexts*, where *joined* requests join."""
+        return mean_times(self.pieces, self.base.seconds(contexts, joined))
 
     def _played(self, chunk: Chunk) -> StepRecords:
         end = self._play(self.pieces.graph, chunk.durations)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from hwmodels.estimate import Source
@@ -23,6 +23,7 @@ MIN_RUNS = 5
 """Fewer runs than this give a mean without an interval."""
 NS_PER_MS = 1e6
 
+FloatArray = NDArray[np.float64]
 Label = TypeVar("Label", bound=Enum)
 
 
@@ -36,6 +37,16 @@ class Spread:
     p5: float
     p50: float
     p95: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """A mean and the quantiles that users complain about."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
 
 
 def half_width(values: ArrayLike) -> float | None:
@@ -54,6 +65,17 @@ def spread(run_means: ArrayLike, observations: ArrayLike) -> Spread:
     return Spread(mean, half_width(run_means), float(p5), float(p50), float(p95))
 
 
+def tail(observations: ArrayLike, weights: ArrayLike | None = None) -> Tail:
+    """The Tail of *observations*, each of which counts *weights* times."""
+    values = np.asarray(observations, dtype=float)
+    counts = np.ones(len(values)) if weights is None else np.asarray(weights, dtype=float)
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(counts[order])
+    at = np.searchsorted(reached, np.array([0.5, 0.95, 0.99]) * reached[-1])
+    p50, p95, p99 = values[order][np.minimum(at, len(values) - 1)]
+    return Tail(float(np.average(values, weights=counts)), float(p50), float(p95), float(p99))
+
+
 @dataclass(frozen=True)
 class Summary:
     """What an experiment says. Shares are fractions of the steps' critical path and add to 1."""
@@ -66,6 +88,14 @@ class Summary:
     """Quantiles over steps and requests."""
     tpot_ms: Spread
     """Time per output token of a request; quantiles over requests."""
+    tpot_tail_ms: Tail
+    """The same, of the slow ones."""
+    itl_ms: Tail
+    """Between tokens of a request, over tokens: those that one step lands share its time."""
+    user_tok_s: Spread
+    """Of one request among those that decode together; quantiles over runs."""
+    request_tok_s: Spread
+    """Each request's own, from its first step to its last; quantiles over requests."""
     length_shares: tuple[float, ...]
     """Share of a request's steps that committed 1, 2, ... tokens."""
     components: dict[Component, float]
@@ -89,12 +119,18 @@ def summarise(experiment: Experiment) -> Summary:
     throughput = [run.throughput_tok_s for run in runs]
     total_ns, count = sum(run.duration_ns for run in runs), len(experiment.step_ns)
     tpot_ms = experiment.tpot_ns / NS_PER_MS
+    request_tok_s = 1e9 / experiment.tpot_ns
     step_ms = [run.mean_step_ns / NS_PER_MS for run in runs]
+    per_user = [value / runs[0].requests for value in throughput]
     return Summary(
         throughput_tok_s=spread(throughput, throughput),
         step_time_ms=spread(step_ms, experiment.step_ns / NS_PER_MS),
         acceptance_length=spread([run.mean_length for run in runs], experiment.lengths),
         tpot_ms=spread(tpot_ms.reshape(len(runs), -1).mean(axis=1), tpot_ms),
+        tpot_tail_ms=tail(tpot_ms),
+        itl_ms=tail(*_inter_token_ms(experiment)),
+        user_tok_s=spread(per_user, per_user),
+        request_tok_s=spread(request_tok_s.reshape(len(runs), -1).mean(axis=1), request_tok_s),
         length_shares=tuple(float(n) for n in np.bincount(experiment.lengths)[1:] / len(experiment.lengths)),
         components=_shares(Component, experiment.component_ns, total_ns),
         phases=_shares(Phase, experiment.phase_ns, total_ns),
@@ -107,6 +143,17 @@ def summarise(experiment: Experiment) -> Summary:
         steps=count,
         requests=runs[0].requests,
     )
+
+
+def _inter_token_ms(experiment: Experiment) -> tuple[FloatArray, FloatArray]:
+    """Times between tokens, and how many tokens waited that long."""
+    lengths = experiment.lengths.reshape(len(experiment.step_ns), -1)
+    longest = int(lengths.max())
+    found = [np.count_nonzero(lengths == length, axis=1) * length for length in range(1, longest + 1)]
+    tokens = np.stack(found, axis=1)
+    between = experiment.step_ns[:, None] / NS_PER_MS / np.arange(1, longest + 1)
+    landed = tokens > 0
+    return between[landed], tokens[landed].astype(float)
 
 
 def _shares(kinds: type[Label], sums: IntArray, total_ns: int) -> dict[Label, float]:

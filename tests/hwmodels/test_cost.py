@@ -266,10 +266,58 @@ def test_beyond_the_table_allreduce_pays_the_ring_bandwidth(model: CostModel, be
     assert seconds(model, AllReduce(last + beyond, 8)) == pytest.approx(expected)
 
 
+@given(models, st.integers(1, 9), many, st.sampled_from([8, 16, 32, 64]))
+def test_more_heads_never_take_less_beyond_the_table(
+    model: CostModel, queries: int, context: int, heads: int
+) -> None:
+    few_heads, twice = (replace(attention(2, queries, context), heads=n) for n in (heads, 2 * heads))
+    # Measured rows of 8 and 16 heads cross by their noise.
+    slack = 1.3 if heads == 8 else 1 + 1e-12
+    assert seconds(model, few_heads) <= seconds(model, twice) * slack
+    if heads > 16:
+        assert model.estimate(few_heads).source is not Source.MEASURED
+
+
+def test_blocks_of_heads_that_read_the_cache_apart_are_like_requests() -> None:
+    wide = replace(attention(1, 1, 30_000), heads=64)
+    assert seconds(PRO_6000, wide) == seconds(PRO_6000, replace(attention(4, 1, 30_000), heads=16))
+
+
 def test_small_messages_on_pcie_take_the_one_shot_kernel() -> None:
     limit = int(PRO_6000_NATIVE.machine.interconnect.small_message_algorithm_max_bytes.value)
     assert "one_shot" in PRO_6000_NATIVE.estimate(AllReduce(limit, 8)).evidence
     assert "nccl" in PRO_6000_NATIVE.estimate(AllReduce(limit + 1, 8)).evidence
+
+
+B300_VLLM = CostModel(machine("b300_sxm", "nvlink5", "vllm"))
+CUTOFFS = {8: 262_144, 4: 524_288}
+
+
+@pytest.mark.parametrize(("ranks", "cutoff"), CUTOFFS.items())
+def test_an_allreduce_is_not_interpolated_across_a_cutoff(ranks: int, cutoff: int) -> None:
+    below, at = (seconds(B300_VLLM, AllReduce(size, ranks)) * 1e6 for size in (cutoff - 1, cutoff))
+    rows = measured(B300_VLLM, ranks)
+    assert at == pytest.approx(rows[cutoff])
+    assert rows[cutoff // 2] < below < rows[cutoff] / 1.5
+    assert below - rows[cutoff // 2] == pytest.approx(2 * (rows[cutoff // 2] - rows[cutoff // 4]), rel=1e-3)
+    assert B300_VLLM.estimate(AllReduce(cutoff - 1, ranks)).source is Source.SCALED
+    assert B300_VLLM.estimate(AllReduce(cutoff // 2, ranks)).source is Source.MEASURED
+    assert B300_VLLM.estimate(AllReduce(cutoff, ranks)).source is Source.MEASURED
+
+
+def far_from_cutoffs() -> list[tuple[int, int, int]]:
+    """Neighbouring measured sizes that no cutoff parts: (ranks, low, high)."""
+    found = [(ranks, *pair) for ranks in CUTOFFS for pair in neighbours(list(measured(B300_VLLM, ranks)))]
+    return [(ranks, low, high) for ranks, low, high in found if not low < CUTOFFS[ranks] <= high]
+
+
+@given(st.sampled_from(far_from_cutoffs()), st.floats(0, 1))
+def test_elsewhere_a_cutoff_changes_nothing(segment: tuple[int, int, int], fraction: float) -> None:
+    ranks, low, high = segment
+    size = round(low + fraction * (high - low))
+    curve = tables.allreduce("nvlink5", "b300_sxm", ranks, "vllm_custom")
+    assert curve is not None
+    assert seconds(B300_VLLM, AllReduce(size, ranks)) * 1e6 == pytest.approx(curve(size))
 
 
 @pytest.mark.parametrize(
@@ -467,8 +515,8 @@ def lacking_reread() -> CostModel:
         (H200, BatchedGemm(1, 1, 1, 1, DType.NVFP4), "h200_sxm: no nvfp4 arithmetic"),
         (
             B300,
-            replace(attention(1, 1, 9), heads=3),
-            "b300_sxm: no MLA table for sglang 0.5.14 trtllm_mla, 3 heads per rank, bfloat16 KV cache",
+            replace(attention(1, 1, 9), dtype=DType.INT4),
+            "b300_sxm: no MLA table for sglang 0.5.14 trtllm_mla, 8 heads per rank, int4_wo KV cache",
         ),
     ],
 )

@@ -2,9 +2,9 @@
 
 import itertools
 from collections import defaultdict
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,16 +16,16 @@ from scipy.optimize import isotonic_regression
 from hwmodels import catalog, documents, fits, tables
 from hwmodels.catalog import AttentionKernel, ExpertKernel, Kind, Selector, Stack
 from hwmodels.errors import HardwareError
-from hwmodels.tables import Curve, ExpertsLine, Grid
+from hwmodels.tables import Curve, ExpertsLine, Grid, HeadShape
 from hwmodels.work import DType
 
 Array = NDArray[np.float64]
 Point = tuple[float, ...]
 
 GPUS = catalog.names(Kind.GPU)
-NAMES = ["allreduce", "experts", "gemm", "mla_decode"]
+NAMES = ["allreduce", "experts", "gemm", "gqa_decode", "mla_decode"]
 TRTLLM = Selector(gpus=(), framework="trtllm", version="1.3.0rc20", kernel="default")
-TABLE_HEADS = [8, 16]
+TABLE_HEADS = [8, 16, 32, 64]
 
 
 def stacks() -> list[Stack]:
@@ -35,6 +35,11 @@ def stacks() -> list[Stack]:
 def attention_kernels() -> list[tuple[str, AttentionKernel]]:
     """Every (GPU, attention kernel) that a shipped stack names."""
     return [(gpu, kernel) for stack in stacks() for kernel in stack.attention for gpu in kernel.gpus]
+
+
+def grouped_kernels() -> list[tuple[str, AttentionKernel]]:
+    """Every (GPU, grouped-query attention kernel) that a shipped stack names."""
+    return [(gpu, kernel) for stack in stacks() for kernel in stack.grouped_attention for gpu in kernel.gpus]
 
 
 def expert_kernels() -> list[tuple[str, ExpertKernel]]:
@@ -52,34 +57,70 @@ def points_of(table: str, prefix: str, keys: tuple[str, ...], **wanted: str) -> 
     for row in tables.rows(table):
         if all(row[column] == value for column, value in wanted.items()):
             for column in row:
-                if column.startswith(prefix) and column.endswith("_us"):
+                if column.startswith(prefix) and column.endswith("_us") and row[column]:
                     size = float(column.removeprefix(prefix).removesuffix("_us"))
                     found[*(float(row[key]) for key in keys), size].append(float(row[column]))
     return {point: sum(values) / len(values) for point, values in found.items()}
 
 
-def attention_case(gpu: str, kernel: AttentionKernel, heads: int) -> tuple[Grid, dict[Point, float]]:
-    selected = {"framework": kernel.framework, "version": kernel.version, "kernel": kernel.kernel}
-    wanted = {"gpu": gpu, "heads": str(heads), "kv_dtype": DType.BF16.value, **selected}
-    grid = tables.mla_decode(gpu, kernel, heads, DType.BF16)
+def selected(kernel: Selector) -> dict[str, str]:
+    return {"framework": kernel.framework, "version": kernel.version, "kernel": kernel.kernel}
+
+
+def attention_case(
+    gpu: str, kernel: AttentionKernel, heads: int, dtype: DType
+) -> tuple[Grid | None, dict[Point, float]]:
+    wanted = {"gpu": gpu, "heads": str(heads), "kv_dtype": dtype.value, **selected(kernel)}
+    grid = tables.mla_decode(gpu, kernel, heads, dtype)
     return grid, points_of("mla_decode", "ctx", ("batch",), **wanted)
 
 
-def gemm_case(gpu: str, dtype: DType) -> tuple[Grid, dict[Point, float]]:
+def grouped_case(
+    gpu: str, kernel: AttentionKernel, shape: HeadShape, dtype: DType
+) -> tuple[Grid | None, dict[Point, float]]:
+    sizes = {name: str(value) for name, value in shape._asdict().items()}
+    wanted = {"gpu": gpu, "kv_dtype": dtype.value, **sizes, **selected(kernel)}
+    grid = tables.gqa_decode(gpu, kernel, shape, dtype)
+    return grid, points_of("gqa_decode", "ctx", ("batch",), **wanted)
+
+
+def gemm_case(gpu: str, dtype: DType) -> tuple[Grid | None, dict[Point, float]]:
     return tables.gemm(gpu, dtype), points_of("gemm", "m", ("n", "k"), gpu=gpu, dtype=dtype.value)
 
 
+def shipped() -> dict[str, Callable[[], tuple[Grid | None, dict[Point, float]]]]:
+    """Every grid that a shipped stack can ask for, by name, with what builds it and its published points."""
+    found: dict[str, Callable[[], tuple[Grid | None, dict[Point, float]]]] = {}
+    for gpu, dtype in sorted({(row["gpu"], row["dtype"]) for row in tables.rows("gemm")}):
+        found[f"gemm {gpu} {dtype}"] = partial(gemm_case, gpu, DType(dtype))
+    for gpu, kernel in attention_kernels():
+        for dtype in (DType.BF16, DType.FP8):
+            for heads in tables.mla_heads(gpu, kernel, dtype):
+                name = f"mla {gpu} {kernel.framework} {kernel.kernel} {heads} {dtype.value}"
+                found[name] = partial(attention_case, gpu, kernel, heads, dtype)
+    for gpu, kernel in grouped_kernels():
+        for dtype in (DType.BF16, DType.FP8):
+            for shape in tables.gqa_shapes(gpu, kernel, dtype):
+                name = f"gqa {gpu} {kernel.framework} {kernel.kernel} {tuple(shape)} {dtype.value}"
+                found[name] = partial(grouped_case, gpu, kernel, shape, dtype)
+    return found
+
+
+SHIPPED = shipped()
+
+
 @cache
-def shipped() -> list[tuple[Grid, dict[Point, float]]]:
-    """Every grid that a shipped stack can ask for, with its published points."""
-    gemms = [gemm_case(measured_as(g), d) for g in GPUS for d in (DType.BF16, DType.FP8_BLOCK)]
-    kernels = {measured_as(gpu): kernel for gpu, kernel in attention_kernels()}
-    return gemms + [attention_case(g, k, h) for g, k in kernels.items() for h in TABLE_HEADS]
+def case_of(name: str) -> tuple[Grid, dict[Point, float]]:
+    grid, points = SHIPPED[name]()
+    assert grid is not None
+    return grid, points
 
 
 def raw_array(grid: Grid, points: dict[Point, float]) -> Array:
+    """Published cells on the axes of *grid*; what *grid* itself says where there are none."""
     shape = tuple(len(axis) for axis in grid.axes)
-    return np.array([points[point] for point in itertools.product(*grid.axes)]).reshape(shape)
+    cells = [points.get(point, grid(*point)) for point in itertools.product(*grid.axes)]
+    return np.array(cells).reshape(shape)
 
 
 def rising(raw: Array) -> NDArray[np.bool_]:
@@ -91,31 +132,46 @@ def rising(raw: Array) -> NDArray[np.bool_]:
     return np.asarray((upper == raw) & (lower == raw))
 
 
-@pytest.mark.parametrize("case", range(20))
-def test_a_shipped_grid_is_exact_where_its_measurements_rise(case: int) -> None:
-    grid, points = shipped()[case]
-    kept = np.argwhere(rising(raw_array(grid, points)))[-60:]
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_grid_is_exact_where_its_measurements_rise(name: str) -> None:
+    grid, points = case_of(name)
+    kept = np.argwhere(rising(raw_array(grid, points)))
     sizes = [tuple(float(a[i]) for a, i in zip(grid.axes, index, strict=True)) for index in kept]
-    assert [grid(*point) for point in sizes] == pytest.approx([points[point] for point in sizes])
-    assert len(sizes) > 3
+    measured = [point for point in sizes if point in points][-60:]
+    assert [grid(*point) for point in measured] == pytest.approx([points[point] for point in measured])
+    assert len(measured) > 3
 
 
-def test_every_shipped_grid_was_looked_at() -> None:
-    assert len(shipped()) == 20
+def test_every_measured_grid_was_looked_at() -> None:
+    assert {name.split()[0] for name in SHIPPED} == {"gemm", "mla", "gqa"}
+    looked_at = sum(len(case_of(name)[1]) for name in SHIPPED if name.startswith("gemm"))
+    assert looked_at == sum(len([v for c, v in r.items() if c.endswith("_us")]) for r in tables.rows("gemm"))
 
 
-@pytest.mark.parametrize("case", range(20))
-def test_a_shipped_grid_rises_along_every_axis(case: int) -> None:
-    grid = shipped()[case][0]
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_grid_rises_along_every_axis(name: str) -> None:
+    grid = case_of(name)[0]
     steps = [np.diff(grid.latency_us, axis=axis) for axis in range(grid.latency_us.ndim)]
     assert all(step.min() >= -1e-9 for step in steps)
 
 
-@pytest.mark.parametrize("case", range(20))
-def test_smoothing_changes_little(case: int) -> None:
-    grid = shipped()[case][0]
+@pytest.mark.parametrize("name", SHIPPED)
+def test_smoothing_changes_little(name: str) -> None:
     # GEMM libraries choose kernels by shape, so their tables fall and rise more than attention's.
-    assert grid.smoothing < (0.08 if grid.name.startswith("gemm") else 0.05)
+    assert case_of(name)[0].smoothing < (0.08 if name.startswith("gemm") else 0.05)
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name.startswith("gqa")])
+def test_beyond_its_last_measurement_a_context_takes_time_in_proportion(name: str) -> None:
+    grid, points = case_of(name)
+    batches, contexts = grid.axes
+    for batch in batches:
+        last = max(context for b, context in points if b == batch)
+        assert grid.covers(batch, last)
+        for context in contexts[contexts > last]:
+            assert not grid.covers(batch, context)
+            # Smoothing may lift both.
+            assert grid(batch, context) == pytest.approx(grid(batch, last) * context / last, rel=0.1)
 
 
 small_arrays = st.integers(1, 3).flatmap(
@@ -225,6 +281,7 @@ def test_broken_cells_are_replaced(gpu: str, heads: int, dtype: DType, batch: in
     wanted = {"gpu": gpu, "framework": "trtllm", "heads": str(heads), "kv_dtype": dtype.value}
     assert points_of("mla_decode", "ctx", ("batch",), **wanted)[batch, 4] > 1000
     grid = tables.mla_decode(gpu, TRTLLM, heads, dtype)
+    assert grid is not None
     assert grid(batch, 2) <= grid(batch, 4) <= grid(batch, 8) < 30
 
 
@@ -241,7 +298,7 @@ def test_every_source_is_used() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_latency_is_a_positive_time(name: str) -> None:
-    cells = [float(v) for row in tables.rows(name) for key, v in row.items() if key.endswith("_us")]
+    cells = [float(v) for row in tables.rows(name) for key, v in row.items() if key.endswith("_us") and v]
     assert 0 < min(cells) <= max(cells) < 1e6
 
 
@@ -253,16 +310,22 @@ def test_every_row_has_every_column(name: str) -> None:
 
 @pytest.mark.parametrize(("gpu", "kernel"), expert_kernels())
 def test_every_expert_kernel_of_a_stack_has_rows(gpu: str, kernel: ExpertKernel) -> None:
-    line = tables.experts(measured_as(gpu), kernel, kernel.dtype, 384, 8)
-    assert line.fit.slope > 0
-    assert line.fit.max_relative_error < 0.06
+    lines = tables.expert_lines(gpu, kernel, kernel.dtype)
+    assert all(line.fit.slope > 0 for line in lines)
+    assert all(line.fit.max_relative_error < 0.2 for line in lines)
+    assert lines
 
 
 @pytest.mark.parametrize(("gpu", "kernel"), attention_kernels())
-@pytest.mark.parametrize("heads", TABLE_HEADS)
-def test_every_attention_kernel_of_a_stack_has_rows(gpu: str, kernel: AttentionKernel, heads: int) -> None:
-    grid = tables.mla_decode(measured_as(gpu), kernel, heads, DType.BF16)
-    assert grid.covers(128, 131_072)
+def test_every_attention_kernel_of_a_stack_has_rows(gpu: str, kernel: AttentionKernel) -> None:
+    assert set(TABLE_HEADS) <= set(tables.mla_heads(gpu, kernel, DType.BF16))
+    assert all(case_of(n)[0].covers(128, 131_072) for n in SHIPPED if n.startswith(f"mla {gpu}"))
+
+
+@pytest.mark.parametrize(("gpu", "kernel"), grouped_kernels())
+def test_every_grouped_kernel_of_a_stack_has_rows(gpu: str, kernel: AttentionKernel) -> None:
+    shapes = [tables.gqa_shapes(gpu, kernel, dtype) for dtype in (DType.BF16, DType.FP8)]
+    assert any(shapes)
 
 
 @pytest.mark.parametrize("stack", stacks(), ids=lambda stack: stack.name)
@@ -272,12 +335,23 @@ def test_every_allreduce_of_a_stack_has_rows(stack: Stack) -> None:
     assert chosen <= rows
 
 
-LINES = [tables.experts(measured_as(gpu), kernel, kernel.dtype, 384, 8) for gpu, kernel in expert_kernels()]
+LINES = list(
+    {
+        line.name: line
+        for gpu, kernel in expert_kernels()
+        for line in tables.expert_lines(gpu, kernel, kernel.dtype)
+    }.values()
+)
+lines = st.sampled_from(LINES)
+touches = st.floats(0, 512)
+crowds = st.floats(1, 4096)
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_experts_cost_what_the_fit_says(line: ExpertsLine) -> None:
-    assert [line(u) for u in (0, 60, 200, 384)] == [line.fit(u) for u in (0, 60, 200, 384)]
+    tokens = line.crowd_tokens[0]
+    enough = [u for u in (0, 60, 200, 384) if line.fit(u) >= line.least(tokens)]
+    assert [line(u, tokens) for u in enough] == [line.fit(u) for u in enough]
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
@@ -285,6 +359,66 @@ def test_few_tokens_take_at_least_what_was_measured(line: ExpertsLine) -> None:
     least = [line.least(tokens) for tokens in line.warm_tokens]
     assert least == pytest.approx(list(line.warm_us))
     assert line.least(100) == pytest.approx(line.warm_us[-1])
+
+
+@given(lines, touches, crowds, st.floats(0, 512), st.floats(0, 4096))
+def test_experts_take_no_less_for_more(
+    line: ExpertsLine, touched: float, tokens: float, more_touched: float, more_tokens: float
+) -> None:
+    assert line(touched + more_touched, tokens + more_tokens) >= line(touched, tokens)
+
+
+# Rows in which all experts are touched, with many tokens to each: the crowd reproduces them, made rising.
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
+def test_a_crowd_costs_what_was_measured(line: ExpertsLine) -> None:
+    everyone = [line(line.shape.experts, tokens) for tokens in line.crowd_tokens]
+    assert everyone == sorted(everyone)
+    assert line.crowd_us[0] == 0
+    assert line.crowd(2 * line.crowd_tokens[-1]) == pytest.approx(2 * line.crowd_us[-1])
+
+
+FAMILIES = [
+    family
+    for gpu, kernel in expert_kernels()
+    if len(family := tables.expert_lines(gpu, kernel, kernel.dtype)) > 1
+]
+families = st.sampled_from(FAMILIES)
+values = st.integers(10_000, 200_000_000)
+
+
+@given(families, touches, crowds, values, values)
+def test_larger_experts_take_no_less(
+    family: tuple[ExpertsLine, ...], touched: float, tokens: float, small: int, more: int
+) -> None:
+    times = [tables.scaled_experts(family, v, touched, tokens) for v in (small, small + more)]
+    assert times[0] <= times[1] * (1 + 1e-12)
+
+
+@given(families, touches, crowds)
+def test_a_measured_size_takes_no_less_than_its_own_line(
+    family: tuple[ExpertsLine, ...], touched: float, tokens: float
+) -> None:
+    for line in family:
+        scaled = tables.scaled_experts(family, line.shape.values, touched, tokens)
+        assert scaled >= line(touched, tokens) * (1 - 1e-12)
+
+
+@given(families, crowds, st.floats(1, 512), st.floats(1, 100))
+def test_the_fixed_part_of_a_larger_expert_does_not_grow(
+    family: tuple[ExpertsLine, ...], tokens: float, touched: float, factor: float
+) -> None:
+    last = family[-1].shape.values
+    base = tables.scaled_experts(family, last, touched, tokens)
+    grown = tables.scaled_experts(family, int(last * factor), touched, tokens)
+    assert grown <= base * factor * (1 + 1e-6)
+    fixed = min(family[-1].fit.intercept, base)
+    assert grown - fixed == pytest.approx((base - fixed) * int(last * factor) / last, abs=1e-6)
+
+
+def test_experts_over_ranks_are_fewer_and_whole() -> None:
+    b200 = next(k for gpu, k in expert_kernels() if gpu == "b200_sxm" and k.dtype is DType.NVFP4)
+    shapes = {tuple(line.shape) for line in tables.expert_lines("b200_sxm", b200, DType.NVFP4)}
+    assert {(384, 7168, 256, 8), (384, 7168, 512, 8), (48, 7168, 2048, 1), (96, 7168, 2048, 2)} <= shapes
 
 
 curves = st.lists(st.floats(0.1, 1e4), min_size=5, max_size=5).map(
@@ -351,22 +485,82 @@ def test_a_table_with_a_hole_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         tables.gemm.__wrapped__("g", DType.BF16)
 
 
+def test_what_was_not_measured_has_no_table() -> None:
+    kernel = catalog.stack("sglang").grouped_attention[0]
+    assert tables.gemm("v100", DType.BF16) is None
+    assert tables.mla_decode("b300_sxm", TRTLLM, 7, DType.FP8) is None
+    assert tables.mla_heads("v100", TRTLLM, DType.BF16) == ()
+    assert tables.gqa_decode("b300_sxm", kernel, HeadShape(7, 7, 7), DType.BF16) is None
+    assert tables.expert_lines("b300_sxm", TRTLLM, DType.INT4) == ()
+
+
+GROUPED = (
+    "gpu,framework,version,kernel,heads,kv_heads,head_dim,kv_dtype,batch,ctx128_us,ctx256_us,ctx512_us\n"
+    "g,f,v,k,8,1,64,bfloat16,1,4,5,6\ng,f,v,k,8,1,64,bfloat16,2,5,7,\n"
+)
+
+
+def test_an_empty_cell_is_extended_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(tmp_path, monkeypatch, GROUPED)
+    kernel = Selector(gpus=(), framework="f", version="v", kernel="k")
+    grid = tables.gqa_decode.__wrapped__("g", kernel, HeadShape(8, 1, 64), DType.BF16)
+    assert grid is not None
+    assert grid.latency_us.tolist() == [[4, 5, 6], [5, 7, 14]]
+    assert [grid.covers(b, c) for b, c in ((1, 512), (1.5, 256), (2, 256), (2, 300), (3, 128))] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+# Cells of the parquet files of aiconfigurator-core 0.12.0 (latency in ms there), as read from it.
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("name", "column", "latency_us", "wanted"),
     [
-        (lambda: tables.gemm("v100", DType.BF16), "v100: no measured bfloat16 GEMM table"),
+        ("gemm", "m512_us", 20.364445116784836, "gpu=b200_sxm dtype=bfloat16 n=4096 k=4096"),
+        ("gemm", "m8_us", 11.03911134931776, "gpu=rtx_pro_6000_server dtype=nvfp4 n=5120 k=2048"),
+        ("gemm", "m1_us", 7.59822212987476, "gpu=gb200 dtype=fp8 n=7168 k=2048"),
         (
-            lambda: tables.mla_decode("b300_sxm", TRTLLM, 64, DType.FP8),
-            "b300_sxm: no MLA table for trtllm 1.3.0rc20 default, 64 heads per rank, fp8 KV cache",
+            "mla_decode",
+            "ctx16384_us",
+            21.012799441814423,
+            "gpu=gb200 kernel=trtllm_mla heads=16 kv_dtype=fp8 batch=4",
         ),
         (
-            lambda: tables.experts("b300_sxm", TRTLLM, DType.INT4, 256, 4),
-            "b300_sxm: no expert rows: experts.csv b300_sxm trtllm 1.3.0rc20 default int4_wo, "
-            "256 experts over 4 ranks",
+            "gqa_decode",
+            "ctx8192_us",
+            56.23840093612671,
+            "gpu=h100_sxm kernel=fa3 heads=32 kv_heads=4 head_dim=128 kv_dtype=bfloat16 batch=8",
+        ),
+        (
+            "gqa_decode",
+            "ctx2048_us",
+            13.066666821638742,
+            "gpu=rtx_pro_6000_server framework=vllm heads=8 kv_heads=1 head_dim=256 kv_dtype=fp8 batch=1",
+        ),
+        (
+            "experts",
+            "t16_us",
+            219.76640701293942,
+            "gpu=h100_sxm framework=sglang dtype=bfloat16 experts=128 hidden=2048 intermediate=768 moe_tp=2",
+        ),
+        (
+            "experts",
+            "t4_us",
+            45.79967975616455,
+            "gpu=gb200 framework=sglang dtype=nvfp4 experts=384 moe_tp=4 moe_ep=1",
+        ),
+        (
+            "allreduce",
+            "latency_us",
+            5.31391978263855,
+            "gpu=gb200 ranks=4 algorithm=sglang_custom message_bytes=131072",
         ),
     ],
 )
-def test_what_was_not_measured_is_refused(ask: Any, message: str) -> None:
-    with pytest.raises(HardwareError) as caught:
-        ask()
-    assert str(caught.value) == message
+def test_cells_are_those_of_the_source(name: str, column: str, latency_us: float, wanted: str) -> None:
+    keys = dict(part.split("=") for part in wanted.split())
+    found = [row[column] for row in tables.rows(name) if all(row[k] == v for k, v in keys.items())]
+    assert any(float(cell) == pytest.approx(latency_us, rel=1e-3) for cell in found)

@@ -10,12 +10,16 @@ from builders import full_setup, small_setup, without_noise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hwmodels.errors import HardwareError
 from hwmodels.work import AllReduce, GroupedExperts, HostTask, HostWork, MlaAttention
 from sim.acceptance import AcceptanceModel
-from sim.batching import Batch, closed_loop
+from sim.batching import Batch, Capacity, closed_loop
+from sim.errors import SimulationError
 from sim.graph import StepGraph
+from sim.memory import GIB, cache_bytes, drafter_bytes_per_rank, target_bytes_per_rank
 from sim.replay import replay
 from sim.scenario import Load
+from sim.setup import Setup
 from sim.simulate import Simulation
 from sim.step import decode_step
 
@@ -114,9 +118,69 @@ def test_both_engines_agree_on_many_requests() -> None:
     assert replay(simulation, [simulation.run(0)]).steps > 0
 
 
-def test_requests_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(Exception, match="cached tokens needs"):
-        full_setup("load.concurrency=512", "load.context_tokens=100000")
+def limited(*overrides: str) -> Setup:
+    """A load of 24 requests of which fewer fit beside the weights of Kimi K2.6."""
+    return full_setup(
+        "gpu=rtx_pro_6000_server", "interconnect=pcie5_nccl", "load.context_tokens=60000",
+        "load.output_tokens=24", "load.concurrency=24", *overrides,
+    )  # fmt: skip
+
+
+def test_requests_that_do_not_fit_wait() -> None:
+    setup = limited()
+    blocks, each = setup.capacity
+    assert setup.capacity_limited
+    assert 1 < setup.requests == blocks // each < 24
+    run = Simulation(setup).run(0)
+    assert run.requests == run.steps.lengths.shape[1] == setup.requests
+
+
+def test_what_decodes_is_what_fits_whoever_waits() -> None:
+    setup = limited()
+    fits = limited(f"load.concurrency={setup.requests}")
+    assert not fits.capacity_limited
+    assert decode_step(fits).ops == decode_step(setup).ops
+
+
+def test_the_cache_is_what_the_weights_leave() -> None:
+    setup = limited()
+    memory, gib = setup.machine.stack.memory, setup.machine.gpu.memory_gib.value
+    weights = target_bytes_per_rank(setup.model, 8) + drafter_bytes_per_rank(setup.drafter, 8)
+    tokens = setup.capacity.blocks * memory.block_tokens
+    used = weights + cache_bytes(setup.model, tokens, setup.scenario.kv.dtype, 8)
+    assert used <= gib * memory.fraction.value * GIB
+    assert used == pytest.approx(gib * memory.fraction.value * GIB, rel=1e-4)
+
+
+def test_a_load_of_which_nothing_fits_is_refused() -> None:
+    with pytest.raises(HardwareError, match="one request of 900,049 cached tokens needs"):
+        limited("load.context_tokens=900000", "load.output_tokens=40")
+
+
+@given(models, loads, st.integers(1, 7), st.integers(1, 5), st.integers(0, 9), st.integers(0, 2**32))
+def test_who_waits_decodes_later_and_as_if_alone(
+    model: AcceptanceModel, load: Load, users: int, fit: int, spare: int, seed: int
+) -> None:
+    luck = [np.random.default_rng([seed, user]) for user in range(users)]
+    batch = closed_loop(model, load, luck, Capacity(10 * fit + spare, 10))
+    slots = min(users, fit)
+    assert batch.lengths.shape == (batch.first_steps.max(), slots)
+    alone = [model.draw(np.random.default_rng([seed, user]), load.output_tokens) for user in range(users)]
+    for slot in range(slots):
+        first = batch.lengths[: batch.first_steps[slot], slot]
+        assert first.tolist() == alone[slot].tolist()
+    # Whoever waited the longest comes next.
+    last = int(batch.first_steps.min())
+    following = batch.lengths[last:, int(batch.first_steps.argmin())]
+    if users > fit and len(following):
+        shared = min(len(following), len(alone[fit]))
+        assert following[:shared].tolist() == alone[fit][:shared].tolist()
+
+
+def test_a_batch_that_cannot_hold_one_request_is_our_bug() -> None:
+    luck = [np.random.default_rng(1)]
+    with pytest.raises(SimulationError, match="a request needs 3 of 2 blocks"):
+        closed_loop(AcceptanceModel((0.5,)), Load(context_tokens=1), luck, Capacity(2, 3))
 
 
 def test_a_slot_has_the_same_luck_in_a_larger_batch() -> None:

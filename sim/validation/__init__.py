@@ -1,0 +1,1 @@
+"""Published measurements turned into scenarios, predicted, and set beside what was measured."""

@@ -1,0 +1,97 @@
+"""What the model lacks altogether, learnt from where it was off on other systems.
+
+No figure has a range for an effect that nobody modelled. The shipped cases show how far predictions are
+off beyond what their own uncertainty explains; a row's interval is widened by what *other* systems
+show, never its own (leave one system out). The term is the least standard deviation with which 90 % of those
+rows, every system with the same weight, would lie inside their intervals.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from sim import files
+from sim.validation import shipped
+from sim.validation.errors import CasesError
+from sim.validation.uncertainty import LEVEL
+from sim.validation.verdicts import Row
+
+DIGITS = 5
+QUANTILE = float(special.ndtri((1 + LEVEL) / 2))
+
+
+class Residual(NamedTuple):
+    """How far the prediction of one shipped measurement is off."""
+
+    id: str
+    kind: str
+    system: str
+    log_error: float
+    """Logarithm of predicted over measured."""
+    log_sd: float
+    """What the prediction itself is known not to know."""
+
+
+def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
+    """The residuals of *rows*."""
+    return tuple(
+        Residual(
+            row.id,
+            row.kind.value,
+            row.system,
+            round(math.log1p(row.error), DIGITS),
+            round(row.draws.log_sd, DIGITS),
+        )
+        for row in rows
+    )
+
+
+def discrepancy_sd(residuals: Sequence[Residual], system: str) -> float:
+    """Standard deviation of what the model lacks on *system*, from the others; 0 where there are none."""
+    others = [residual for residual in residuals if residual.system != system]
+    if not others:
+        return 0.0
+    counts: dict[str, int] = {}
+    for residual in others:
+        counts[residual.system] = counts.get(residual.system, 0) + 1
+    excess = np.array([(r.log_error / QUANTILE) ** 2 - r.log_sd**2 for r in others])
+    weights = np.array([1 / counts[residual.system] for residual in others])
+    order = np.argsort(excess)
+    reached = np.cumsum(weights[order]) / weights.sum()
+    least = excess[order][np.searchsorted(reached, LEVEL - 1e-12)]
+    return math.sqrt(max(0.0, float(least)))
+
+
+def write(residuals: Sequence[Residual], path: Path) -> None:
+    """Put *residuals* at *path* as CSV."""
+    files.replace(path, files.csv_text(Residual._fields, residuals))
+
+
+@cache
+def shipped_residuals() -> tuple[Residual, ...]:
+    """Those of the shipped cases; none where there is no such file."""
+    path = shipped.residuals()
+    return read(path) if path.is_file() else ()
+
+
+def read(path: Path) -> tuple[Residual, ...]:
+    """The residuals in *path*; CasesError where they are not."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        header, *rows = list(csv.reader(stream)) or [[]]
+    if tuple(header) != Residual._fields:
+        raise CasesError(str(path), 1, "", f"expected the columns {', '.join(Residual._fields)}")
+    try:
+        return tuple(
+            Residual(name, kind, system, float(log_error), float(log_sd))
+            for name, kind, system, log_error, log_sd in rows
+        )
+    except ValueError as problem:
+        raise CasesError(str(path), 0, "", f"not a file of residuals: {problem}") from None
