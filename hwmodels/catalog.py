@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from hwmodels.captured import Captured
 from hwmodels.documents import (
     Document,
     Inheritance,
@@ -101,6 +102,10 @@ class Interconnect(Entry):
     """Per GPU and direction, as a transfer reaches it."""
     alpha_us: Figure
     """Latency of one hop in the closed forms."""
+    collective_base_us: Figure | None = None
+    """What a collective of a library takes before its first hop; without it *alpha_us* has it spread out."""
+    collective_hop_us: Figure | None = None
+    """Each further rank of such a collective."""
     small_message_algorithm_max_bytes: Figure
     """Largest message for which a one-shot kernel is chosen, where the stack has one."""
     noise_cv: Figure
@@ -160,6 +165,17 @@ class AttentionKernel(Selector):
     threads takes per 1,000 cached tokens, on top of the bytes of the whole batch."""
 
 
+class AllReduceCutoff(Strict):
+    """A size from which an engine hands AllReduces of *ranks* GPUs to another kernel, such as NCCL's.
+
+    Its measured rows are of whatever ran, so times are not interpolated across it.
+    """
+
+    ranks: int = Field(ge=2)
+    from_bytes: int = Field(ge=1)
+    ref: str = Field(min_length=3)
+
+
 class AllReduceChoice(Strict):
     """The AllReduce algorithms a stack uses on one fabric."""
 
@@ -169,6 +185,13 @@ class AllReduceChoice(Strict):
     large: str
     small: str | None = None
     """Used up to the interconnect's small-message limit, where given."""
+    cutoffs: tuple[AllReduceCutoff, ...] = ()
+    """Where the engine goes over to other kernels inside the rows of *large*."""
+
+    def cutoff_bytes(self, ranks: int) -> int | None:
+        """From how many bytes on other kernels run on *ranks* GPUs."""
+        found = [cutoff.from_bytes for cutoff in self.cutoffs if cutoff.ranks == ranks]
+        return found[0] if found else None
 
 
 class CaptureLimit(Strict):
@@ -200,6 +223,7 @@ class Dispatch(Strict):
     top_k_us: Figure
     gpu_tree_us_per_node: Figure
     """Tree build as a GPU kernel, where the scenario asks for it."""
+    captured: Captured
     capture_limits: tuple[CaptureLimit, ...] = ()
     expert_kernels: Figure
     """Kernels launched for one routed-expert layer."""
@@ -237,12 +261,16 @@ class Overlap(Strict):
 
     shared_expert_stream: bool
     """Shared expert on a second stream beside router and routed experts."""
+    shared_expert_stream_max_tokens: int | None = Field(default=None, ge=0)
+    """Passes of more tokens keep to one stream."""
     fused_allreduce_norm: bool
     """Residual add and RMSNorm inside the AllReduce kernel."""
     schedule_ahead: bool
     """In plain decoding the host prepares the next step while the GPU runs this one."""
     speculative_schedule_ahead: bool
     """A stack that schedules ahead does so with drafted chains too; a draft tree is always waited for."""
+    programmatic_launch_us: Figure | None = None
+    """What programmatic dependent launch takes off the gap before every kernel, where the stack uses it."""
     ref: str
 
 

@@ -32,3 +32,8 @@ def multicast_allreduce(size_bytes: float, ranks: int, alpha: float, bandwidth: 
 def ring_allgather(size_bytes: float, ranks: int, alpha: float, bandwidth: float) -> float:
     """``(n-1) alpha + S(n-1)/(nB)`` seconds for *size_bytes* gathered in total."""
     return (ranks - 1) * (alpha + size_bytes / (ranks * bandwidth))
+
+
+def ring_exchange(size_bytes: float, ranks: int, base: float, hop: float, bandwidth: float) -> float:
+    """``base + (n-1) hop + S(n-1)/(nB)`` seconds: all-gather or reduce-scatter as NCCL's tuner has them."""
+    return 0.0 if ranks == 1 else base + (ranks - 1) * (hop + size_bytes / (ranks * bandwidth))

@@ -12,6 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hwmodels import catalog, collectives, lookup, perfdb, roofline, tables
 from hwmodels.catalog import (
     AllReduceChoice,
@@ -37,6 +40,7 @@ from hwmodels.work import (
     DType,
     EagerLaunch,
     Elementwise,
+    Exchange,
     Gemm,
     GpuKernel,
     GpuTask,
@@ -49,6 +53,7 @@ from hwmodels.work import (
     IndexScores,
     LinkWork,
     MlaAttention,
+    Prefill,
     StreamContention,
     Work,
 )
@@ -119,6 +124,18 @@ class CostModel:
                 return Bound.HOST
 
     def _from_figures(self, work: Work) -> Estimate:
+        """From tables and figures, less what programmatic dependent launch hides of the gap to a kernel."""
+        found, saved = self._in_full(work), self.machine.stack.overlap.programmatic_launch_us
+        if saved is None or isinstance(work, StreamContention) or not isinstance(work, GpuWork):
+            return found
+        return replace(
+            found,
+            seconds=max(0.0, found.seconds - saved.value * US, self.floor_seconds(work)),
+            source=weakest(found.source, saved.source),
+            evidence=f"{found.evidence}, less {saved.value:g} us by programmatic launch",
+        )
+
+    def _in_full(self, work: Work) -> Estimate:
         match work:
             case Gemm():
                 return self._gemm(work)
@@ -134,16 +151,32 @@ class CostModel:
                 return self._contention(work)
             case GpuKernel():
                 return self._kernel(work)
-            case AllReduce() | AllGather():
+            case AllReduce() | AllGather() | Exchange():
                 return self._collective(work)
             case Copy() | HostWork() | GraphLaunch() | EagerLaunch():
                 return self._host(work)
+            case Prefill():
+                return self._prefill(work)
             case Barrier():
                 return Estimate(
                     seconds=0, spread=0, source=Source.MEASURED, bound=Bound.LATENCY, evidence="barrier"
                 )
             case _:
                 assert_never(work)
+
+    def _prefill(self, work: Prefill) -> Estimate:
+        """The longer of what the GPU runs and what the host launches."""
+        gpu = [(self.estimate(kernel), times) for kernel, times in work.kernels]
+        host = [(self.estimate(task), 1) for task in work.host]
+        parts = max(gpu, host, key=_total_seconds)
+        seconds = _total_seconds(parts)
+        return Estimate(
+            seconds=seconds,
+            spread=sum(part.seconds * times * part.spread for part, times in parts) / seconds,
+            source=weakest(*(part.source for part, _ in parts)),
+            bound=Bound.HOST if parts is host else Bound.COMPUTE,
+            evidence="a prompt's forward pass: the longer of its kernels and their launches one by one",
+        )
 
     def floor_seconds(self, work: GpuWork) -> float:
         """The datasheet bound of *work* on this GPU."""
@@ -217,14 +250,18 @@ class CostModel:
         )
 
     def _experts(self, work: GroupedExperts) -> Estimate:
-        """``a + b * U`` of this shape; else lines of other shapes, by bytes; else the roofline."""
+        """``a + b * U`` of this shape, in another build or the database; other shapes; the roofline."""
         lines = self._expert_lines(work.dtype)
         own = lookup.own_line(lines, work)
         if own is not None:
             return self._on_line(own, self.expert_kernel(work.dtype).framework, work)
-        found = lookup.experts_of(self._more, self.machine.stack.framework, work)
-        if found is not None:
-            return self._on_line(*found, work)
+        other = lookup.own_line(self._other_builds(work.dtype), work) if lines else None
+        if other is not None:
+            found = self._on_line(other, self.expert_kernel(work.dtype).framework, work)
+            return replace(found, source=weakest(found.source, Source.SCALED))
+        more = lookup.experts_of(self._more, self.machine.stack.framework, work)
+        if more is not None:
+            return self._on_line(*more, work)
         if not lines:
             return self._streamed(work, self.machine.stack.dispatch.expert_kernels.value)
         values = lookup.expert_shape(work).values
@@ -237,9 +274,14 @@ class CostModel:
             evidence=f"by bytes of an expert, from {len(lines)} other shapes such as {lines[-1].name}",
         )
 
+    def _other_builds(self, dtype: DType) -> tuple[tables.ExpertsLine, ...]:
+        """Lines of the stack's kernel for *dtype* in other versions and engines."""
+        gpu, kernel = self.machine.gpu.measured_as, self.expert_kernel(dtype)
+        return tables.expert_lines_of_other_builds(gpu, kernel, dtype)
+
     def _on_line(self, line: tables.ExpertsLine, framework: str, work: GroupedExperts) -> Estimate:
         how = f"{line.fit.intercept:.1f} + {line.fit.slope:.3f} U us"
-        if line.least(work.tokens) > line.fit(work.touched):
+        if line.least(work.touched) > line.fit(work.touched):
             how = "rows of few tokens (a lower bound, above the fit)"
         return Estimate(
             seconds=max(self._here(line(work.touched, work.tokens)), self.floor_seconds(work)),
@@ -444,15 +486,30 @@ class CostModel:
                 work.size_bytes, work.ranks, link.alpha_us.value * US, link.bandwidth_gb_s.value * GB
             )
             return self._formula(seconds, "ring AllGather")
-        return self._allreduce(work)
+        return self._exchange(work) if isinstance(work, Exchange) else self._allreduce(work)
 
-    def _formula(self, seconds: float, name: str) -> Estimate:
-        """A closed form: no better than the weaker of its two figures."""
+    def _exchange(self, work: Exchange) -> Estimate:
+        """A ring of the group's ranks, with the base latency of the library apart where it is known."""
         link = self.machine.interconnect
+        base, hop = link.collective_base_us, link.collective_hop_us or link.alpha_us
+        seconds = collectives.ring_exchange(
+            work.size_bytes,
+            work.ranks,
+            0.0 if base is None else base.value * US,
+            hop.value * US,
+            link.bandwidth_gb_s.value * GB,
+        )
+        name = f"ring {work.pattern.value} of {work.ranks}"
+        return self._formula(seconds, name, hop if base is None else base, hop)
+
+    def _formula(self, seconds: float, name: str, *latencies: Figure) -> Estimate:
+        """A closed form: no better than the weakest of its figures, of which *latencies* beside bandwidth."""
+        link = self.machine.interconnect
+        figures = (link.bandwidth_gb_s, *(latencies or (link.alpha_us,)))
         return Estimate(
             seconds=seconds,
-            spread=max(link.bandwidth_gb_s.spread, link.alpha_us.spread),
-            source=weakest(Source.SCALED, link.bandwidth_gb_s.source, link.alpha_us.source),
+            spread=max(figure.spread for figure in figures),
+            source=weakest(Source.SCALED, *(figure.source for figure in figures)),
             bound=Bound.LINK,
             evidence=f"{name} on {link.name}",
         )
@@ -467,9 +524,12 @@ class CostModel:
                 work.size_bytes, work.ranks, link.alpha_us.value * US, bandwidth
             )
             return self._formula(seconds, "ring AllReduce")
+        cutoff, measured_sizes = choice.cutoff_bytes(work.ranks), curve.size_bytes
+        if cutoff is not None:
+            curve = curve.on_side_of(cutoff, work.size_bytes)
         beyond = max(0.0, work.size_bytes - curve.size_bytes[-1])
         extra = collectives.ring_allreduce(beyond, work.ranks, 0.0, bandwidth)
-        inside = curve.size_bytes[0] <= work.size_bytes <= curve.size_bytes[-1]
+        inside = _between_rows(work.size_bytes, measured_sizes, cutoff)
         here = curve.measured_on == self.machine.gpu.measured_as
         framework = choice.framework or self.machine.stack.framework
         return Estimate(
@@ -552,6 +612,18 @@ def _pace(gpu: Gpu) -> tuple[float, float]:
 def _how(kernel: AttentionKernel) -> str:
     """How *kernel* scales with queries, in words."""
     return f"{kernel.query_scaling.value} queries ({kernel.scaling_ref.strip()})"
+
+
+def _total_seconds(parts: list[tuple[Estimate, int]]) -> float:
+    return sum(part.seconds * times for part, times in parts)
+
+
+def _between_rows(size_bytes: float, rows: NDArray[np.float64], cutoff: int | None) -> bool:
+    """True where *size_bytes* lies between two measured sizes, both on its side of the *cutoff*."""
+    if cutoff is not None:
+        own = rows >= cutoff if size_bytes >= cutoff else rows < cutoff
+        rows = rows[own]
+    return len(rows) > 0 and bool(rows[0] <= size_bytes <= rows[-1])
 
 
 def _token_bytes(work: MlaAttention) -> float:

@@ -61,7 +61,8 @@ def demand(work: GpuWork) -> Demand:
         case GroupedExperts():
             values = 3 * work.hidden * work.intermediate
             moved = work.touched * values * BITS_PER_VALUE[work.dtype] / 8
-            return Demand(moved, 2.0 * work.tokens * work.top_k * values, work.dtype)
+            pairs = work.tokens * work.top_k / work.groups
+            return Demand(moved, 2.0 * pairs * values, work.dtype)
         case MlaAttention():
             moved = work.requests * work.seen * cached_token_bytes(work.latent, work.dtype)
             pairs = work.requests * work.queries * work.heads * work.seen
@@ -71,8 +72,8 @@ def demand(work: GpuWork) -> Demand:
             pairs = work.requests * work.queries * work.heads * (work.seen + work.queries)
             return Demand(cached * BITS_PER_VALUE[work.dtype] / 8, 4.0 * pairs * work.head_dim, work.dtype)
         case IndexScores():
-            keys = work.requests * work.context * (work.head_dim + INDEX_SCALE_BYTES)
-            pairs = work.requests * work.queries * work.heads * work.context
+            keys = work.requests * work.seen * (work.head_dim + INDEX_SCALE_BYTES)
+            pairs = work.requests * work.queries * work.heads * work.seen
             return Demand(keys, 2.0 * pairs * work.head_dim, DType.FP8)
         case Elementwise(size_bytes) | StreamContention(size_bytes):
             return Demand(size_bytes, 0.0, DType.BF16)

@@ -151,9 +151,9 @@ def question_of(work: Work) -> Question | None:
             shape = (work.experts, work.top_k, work.hidden, work.intermediate, work.dtype)
             return Question(Op.EXPERTS, shape, ("experts touched",), (work.touched,))
         case MlaAttention():
-            whole = work.run_tokens >= work.context
+            whole = work.run_tokens >= work.seen
             cache = (work.requests, work.heads, work.latent, work.dtype, whole)
-            return Question(Op.MLA, cache, ("queries", "context"), (work.queries, work.context))
+            return Question(Op.MLA, cache, ("queries", "context"), (work.queries, work.seen))
         case Gemm(m, n, k, dtype):
             return Question(Op.GEMM, (n, k, dtype), ("M",), (m,))
         case Elementwise(size_bytes):

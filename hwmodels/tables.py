@@ -9,9 +9,10 @@ sweeps; the AllReduce table is not, because algorithm switches are real.
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -237,15 +238,15 @@ class ExpertShape(NamedTuple):
 class ExpertsLine:
     """Expert-layer time as a line in the experts touched, and what few or many tokens add.
 
-    ``max(a + b U, least(tokens)) + crowd(tokens)``.
+    ``max(a + b U, least(U)) + crowd(tokens)``.
     """
 
     shape: ExpertShape
     fit: AffineFit
     """us against distinct experts, from balanced rows that read DRAM."""
-    warm_tokens: Array
+    warm_touched: Array
     warm_us: Array
-    """Rows of few tokens, possibly L2-warm: lower bounds."""
+    """us against distinct experts in rows of few tokens, possibly L2-warm: lower bounds."""
     crowd_tokens: Array
     crowd_us: Array
     """What rows of many tokens take beyond reading all experts, from 0 where all are first touched."""
@@ -253,11 +254,11 @@ class ExpertsLine:
 
     def __call__(self, touched: float, tokens: float) -> float:
         """us for *tokens* tokens that reach *touched* distinct experts."""
-        return max(self.fit(touched), self.least(tokens)) + self.crowd(tokens)
+        return max(self.fit(touched), self.least(touched)) + self.crowd(tokens)
 
-    def least(self, tokens: float) -> float:
-        """us that *tokens* tokens take at least, by the rows of few tokens."""
-        return float(np.interp(tokens, self.warm_tokens, self.warm_us))
+    def least(self, touched: float) -> float:
+        """us that *touched* distinct experts take at least, by the rows of few tokens."""
+        return float(np.interp(touched, self.warm_touched, self.warm_us))
 
     def crowd(self, tokens: float) -> float:
         """us that *tokens* tokens take beyond the bytes; in proportion to them beyond the rows."""
@@ -286,6 +287,26 @@ def expert_lines(gpu: str, kernel: Selector, dtype: DType) -> tuple[ExpertsLine,
     return tuple(sorted(lines, key=lambda line: (line.shape.values, line.shape)))
 
 
+@cache
+def expert_lines_of_other_builds(gpu: str, kernel: Selector, dtype: DType) -> tuple[ExpertsLine, ...]:
+    """Lines of the same kernel in other versions and engines: this engine's come first, newest first."""
+    builds = {
+        (row["framework"], row["version"])
+        for row in rows("experts")
+        if (row["gpu"], row["kernel"], row["dtype"]) == (gpu, kernel.kernel, dtype.value)
+    }
+    builds.discard((kernel.framework, kernel.version))
+    newest = sorted(
+        builds, key=lambda build: (build[0] == kernel.framework, _version(build[1])), reverse=True
+    )
+    others = [kernel.model_copy(update={"framework": f, "version": v}) for f, v in newest]
+    return tuple(line for other in others for line in expert_lines(gpu, other, dtype))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
 def experts_line(shape: ExpertShape, mean: dict[int, float], name: str) -> ExpertsLine:
     """The line through *mean* us by rising tokens; ValueError where too few were measured.
 
@@ -304,7 +325,7 @@ def experts_line(shape: ExpertShape, mean: dict[int, float], name: str) -> Exper
     return ExpertsLine(
         shape,
         fit,
-        np.array(warm, dtype=float),
+        np.array([touched[t] for t in warm], dtype=float),
         np.maximum.accumulate([mean[t] for t in warm]),
         np.array(crowd, dtype=float),
         np.maximum.accumulate(extra),
@@ -340,6 +361,20 @@ class Curve:
     """The GPU that ran it."""
     size_bytes: Array
     latency_us: Array
+
+    def on_side_of(self, cutoff_bytes: float, size_bytes: float) -> Curve:
+        """The rows below *cutoff_bytes*, or those from there on: where *size_bytes* lies.
+
+        Rows below are continued up to the cutoff as they rise between the last two.
+        """
+        below = self.size_bytes < cutoff_bytes
+        if size_bytes >= cutoff_bytes or not below.any():
+            rows = self.size_bytes >= cutoff_bytes if (~below).any() else below
+            return replace(self, size_bytes=self.size_bytes[rows], latency_us=self.latency_us[rows])
+        sizes, latency = self.size_bytes[below], self.latency_us[below]
+        (s0, s1), (t0, t1) = sizes[-2:], latency[-2:]
+        end = t1 + max(0.0, t1 - t0) / (s1 - s0) * (cutoff_bytes - s1)
+        return replace(self, size_bytes=np.append(sizes, cutoff_bytes), latency_us=np.append(latency, end))
 
     def __call__(self, size_bytes: float) -> float:
         """us for *size_bytes*, held constant outside the measured sizes."""

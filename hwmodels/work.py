@@ -95,7 +95,8 @@ class BatchedGemm:
 class GroupedExperts:
     """One routed-expert layer on one rank: top-k, gate-up, activation, down, combine.
 
-    *touched* is the number of distinct experts that *tokens* reach.
+    *touched* is the number of distinct experts of this rank that *tokens* reach; with expert
+    parallelism a rank holds those of one of *groups*.
     """
 
     tokens: int
@@ -105,6 +106,7 @@ class GroupedExperts:
     hidden: int
     intermediate: int
     dtype: DType
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,8 @@ class MlaAttention:
     """Latent attention of *requests* x *queries* tokens, each request over *context* tokens.
 
     *latent* is values per cached token (512 + 64 for Kimi); every TP rank reads the
-    whole cache. *run_tokens* is how many cached tokens lie contiguously in memory.
+    whole cache, or with context parallelism its one of *shards*. *run_tokens* is how many cached
+    tokens lie contiguously in memory.
     """
 
     requests: int
@@ -124,11 +127,12 @@ class MlaAttention:
     run_tokens: int
     window: int | None = None
     """Cached tokens that each query attends to at most (sparse attention)."""
+    shards: int = 1
 
     @property
     def seen(self) -> int:
-        """Cached tokens that each query attends to."""
-        return self.context if self.window is None else min(self.context, self.window)
+        """Cached tokens on this rank that each query attends to."""
+        return _seen(self.context, self.window, self.shards)
 
     def at_context(self, context: int) -> Self:
         """The same work over another *context*."""
@@ -137,7 +141,10 @@ class MlaAttention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GqaAttention:
-    """Grouped-query attention of *requests* x *queries* tokens over the last *window* of *context*."""
+    """Grouped-query attention of *requests* x *queries* tokens over the last *window* of *context*.
+
+    With context parallelism over this rank's one of *shards* of it.
+    """
 
     requests: int = 1
     queries: int
@@ -147,11 +154,12 @@ class GqaAttention:
     kv_heads: int
     head_dim: int
     dtype: DType
+    shards: int = 1
 
     @property
     def seen(self) -> int:
-        """Cached tokens that each query attends to."""
-        return self.context if self.window is None else min(self.context, self.window)
+        """Cached tokens on this rank that each query attends to."""
+        return _seen(self.context, self.window, self.shards)
 
     def at_context(self, context: int) -> Self:
         """The same work over another *context*."""
@@ -167,6 +175,12 @@ class IndexScores:
     context: int
     heads: int
     head_dim: int
+    shards: int = 1
+
+    @property
+    def seen(self) -> int:
+        """Index keys on this rank."""
+        return _seen(self.context, None, self.shards)
 
     def at_context(self, context: int) -> Self:
         """The same work over another *context*."""
@@ -187,6 +201,25 @@ class AllGather:
 
     size_bytes: int
     ranks: int
+
+
+class Pattern(Enum):
+    """What ranks exchange."""
+
+    GATHER = "all-gather"
+    SCATTER = "reduce-scatter"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """*size_bytes* in total gathered from, or summed over and scattered to, groups of *ranks* GPUs.
+
+    All groups of the node at once: the collectives of context parallelism.
+    """
+
+    size_bytes: int
+    ranks: int
+    pattern: Pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +276,17 @@ class EagerLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefill:
+    """A prompt's forward pass, kernel after kernel, while the host launches one after another.
+
+    Works with how often each occurs; prompts have as many lengths as users, so no graph is captured.
+    """
+
+    kernels: tuple[tuple[Work, int], ...]
+    host: tuple[HostWork | EagerLaunch, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """No work: a point that waits for others."""
 
@@ -259,9 +303,15 @@ GpuWork = (
     | StreamContention
     | GpuKernel
 )
-LinkWork = AllReduce | AllGather
+LinkWork = AllReduce | AllGather | Exchange
 HostSideWork = Copy | HostWork | GraphLaunch | EagerLaunch | Barrier
-Work = GpuWork | LinkWork | HostSideWork
+Work = GpuWork | LinkWork | HostSideWork | Prefill
+
+
+def _seen(context: int, window: int | None, shards: int) -> int:
+    """Cached tokens that a query attends to on the rank that holds most of them."""
+    whole = context if window is None else min(context, window)
+    return -(-whole // shards)
 
 
 def experts_touched(tokens: float, experts: int, top_k: int, routing_correlation: float = 0.0) -> float:

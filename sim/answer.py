@@ -152,9 +152,12 @@ def compare(anchor: Anchor | None, summary: Summary) -> Comparison | None:
 
 
 def launch_counts(answer: Answer) -> tuple[int, int]:
-    """Kernels of the largest graph of a step, and kernels launched one by one."""
+    """Kernels of the largest graph of a step, and kernels launched one by one.
+
+    The first is 0 where the verify pass is not one graph.
+    """
     works = [op.work for op in answer.graph.ops]
     graphs = [work.nodes for work in works if isinstance(work, GraphLaunch)]
     eager = [work.kernels for work in works if isinstance(work, EagerLaunch)]
-    eager_verify = answer.setup.verify_launch is LaunchMode.EAGER
-    return (0 if eager_verify else max(graphs, default=0)), sum(eager)
+    one_graph = answer.setup.verify_launch is LaunchMode.GRAPH
+    return (max(graphs, default=0) if one_graph else 0), sum(eager)

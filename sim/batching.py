@@ -5,7 +5,7 @@ scheduler lets in what fits into the cache (``sim.scheduler``); who does not fit
 verifies one tree of every request in the batch, and commits what each lands. A request that has
 its output leaves, and the one that waits longest takes its slot in the step after. A run goes on
 until the first request of every slot has left: the batch is full all along, so that neither
-ramp-up nor drain is in it. Prefill is outside, as everywhere.
+ramp-up nor drain is in it. Prefill is outside unless the load asks for it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim.acceptance import Acceptance
 from sim.errors import SimulationError
@@ -46,6 +47,8 @@ class Batch:
     """(steps, slots) tokens committed."""
     contexts: IntArray
     """(steps, slots) cached tokens when the step begins."""
+    joined: NDArray[np.float64]
+    """(steps,) requests that join the batch as the step begins; those of the start are not counted."""
     first_steps: IntArray
     """(slots,) steps that the first request of each slot took."""
 
@@ -88,6 +91,8 @@ class _Loop:
         self._scheduler = scheduler
         self._blocks = blocks
         self._slots: list[list[IntArray]] = [[] for _ in range(scheduler.slots)]
+        self._joined: list[int] = []
+        """The step in which each later request joins."""
         self._leaving: list[tuple[int, int, int]] = []
         """When who leaves which slot: (step, slot, user)."""
 
@@ -102,7 +107,8 @@ class _Loop:
             self._turn_over()
         columns = [_column(requests, self._load.context_tokens, steps) for requests in self._slots]
         lengths, contexts = (np.stack(of_slots, axis=1) for of_slots in zip(*columns, strict=True))
-        return Batch(lengths, contexts, np.array(firsts, dtype=np.int64))
+        joined = np.bincount(np.array(self._joined, dtype=np.int64), minlength=steps)[:steps].astype(float)
+        return Batch(lengths, contexts, joined, np.array(firsts, dtype=np.int64))
 
     def _turn_over(self) -> None:
         """Everyone whose last step is the same leaves, asks again, and makes room for those that wait."""
@@ -120,6 +126,8 @@ class _Loop:
             raise SimulationError(f"{len(admitted)} requests for {len(slots)} slots")
         for user, slot in zip(admitted, slots, strict=True):
             lengths = self._model.draw(self._luck[user], self._load.output_tokens)
+            if self._slots[slot]:
+                self._joined.append(step)
             self._slots[slot].append(lengths)
             heapq.heappush(self._leaving, (step + len(lengths), slot, user))
 

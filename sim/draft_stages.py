@@ -54,7 +54,9 @@ def dflash_stage(step: StepBuilder, drafter: DFlash, scheduled: int) -> Ready:
     """One pass over a block, and a chain or a DDTree out of it."""
     setup = step.setup
     scenario = setup.scenario
-    shape = PassShape(step.setup.requests, scenario.drafter.block, scenario.load.context_tokens)
+    shape = PassShape(
+        setup.requests, scenario.drafter.block, scenario.load.context_tokens, setup.draft_padding
+    )
     step.forward(Phase.DRAFT, dflash_pass(setup, drafter, shape), setup.draft_launch, [scheduled])
     return _pick_chain(step) if scenario.tree.shape is Shape.CHAIN else _build_tree(step)
 

@@ -30,6 +30,7 @@ from hwmodels.work import (
     Copy,
     EagerLaunch,
     Elementwise,
+    Exchange,
     Gemm,
     GpuKernel,
     GqaAttention,
@@ -38,6 +39,7 @@ from hwmodels.work import (
     HostWork,
     IndexScores,
     MlaAttention,
+    Prefill,
     StreamContention,
     Work,
 )
@@ -90,11 +92,11 @@ def family_of(work: Work) -> Family:
             return Family.EXPERTS
         case MlaAttention() | GqaAttention() | IndexScores():
             return Family.ATTENTION
-        case AllReduce() | AllGather():
+        case AllReduce() | AllGather() | Exchange():
             return Family.LINK
         case GraphLaunch():
             return Family.LAUNCH
-        case HostWork() | EagerLaunch() | Copy():
+        case HostWork() | EagerLaunch() | Copy() | Prefill():
             return Family.HOST
         case Gemm() | BatchedGemm() | Elementwise() | StreamContention() | GpuKernel() | Barrier():
             return Family.KERNELS

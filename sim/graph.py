@@ -53,6 +53,7 @@ class Lane(NamedTuple):
 class Phase(Enum):
     """The stages of one decode step."""
 
+    PREFILL = "prefill"
     SCHEDULE = "schedule"
     DRAFT = "draft"
     COPY_BACK = "copy back"
@@ -77,6 +78,7 @@ class Component(Enum):
     LAUNCH = "launches"
     SCHEDULING = "Python scheduling"
     ACCEPTANCE = "acceptance and KV compaction"
+    PREFILL = "prefill of requests that join"
 
 
 class Op(NamedTuple):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple, assert_never
 
+from hwmodels.expert_groups import busiest_group
 from hwmodels.models import Gqa, LinearAttention, Mla, RoutedExperts
 from hwmodels.roofline import ACTIVATION_BYTES, STATE_BYTES, weight_bytes
 from hwmodels.work import (
@@ -18,17 +19,22 @@ from hwmodels.work import (
     BatchedGemm,
     DType,
     Elementwise,
+    Exchange,
     Gemm,
     GqaAttention,
     GroupedExperts,
     IndexScores,
     MlaAttention,
+    Pattern,
     StreamContention,
     Work,
     experts_touched,
 )
 from sim.graph import Component
 from sim.setup import Setup
+
+LSE_BYTES = 4
+"""A log-sum-exp in fp32."""
 
 
 class CudaStream(Enum):
@@ -53,16 +59,26 @@ class Kernel(NamedTuple):
 
 
 class PassShape(NamedTuple):
-    """What goes through a forward pass: *requests* x *queries* tokens, each over *context* cached ones."""
+    """What goes through a forward pass: *requests* x *queries* tokens, each over *context* cached ones.
+
+    *padding* more requests fill a captured graph. They have no cache and are routed to no expert,
+    but go through every GEMM and AllReduce.
+    """
 
     requests: int
     queries: int
     context: int
+    padding: int = 0
+
+    @property
+    def own_tokens(self) -> int:
+        """Tokens of requests."""
+        return self.requests * self.queries
 
     @property
     def tokens(self) -> int:
-        """Tokens in the pass (M)."""
-        return self.requests * self.queries
+        """Tokens in the pass (M), those that pad it included."""
+        return (self.requests + self.padding) * self.queries
 
 
 def verify_pass(setup: Setup, shape: PassShape) -> list[Kernel]:
@@ -80,7 +96,7 @@ def decoder_layer(setup: Setup, shape: PassShape, layer: int, read: int | None =
     yield from _token_mixer(setup, shape, layer, read or setup.model.hidden)
     yield _allreduce(setup, shape.tokens)
     yield from _norm(setup, shape.tokens)
-    yield from _mlp(setup, shape.tokens, layer)
+    yield from _mlp(setup, shape, layer)
     yield _allreduce(setup, shape.tokens)
 
 
@@ -135,7 +151,8 @@ def _latent_attention(setup: Setup, shape: PassShape, mla: Mla, read: int) -> It
     yield _dense(BatchedGemm(heads, tokens, mla.kv_lora, mla.nope_dim, DType.BF16))
     yield _small(2 * tokens * (heads * mla.rope_dim + mla.latent))
     yield from _index(setup, shape, mla)
-    yield _attention(setup, _mla(setup, shape, mla, heads))
+    attention = _attention(setup, _mla(setup, shape, mla, heads * setup.scenario.dcp))
+    yield from _over_shards(setup, shape, attention, heads, (mla.latent, mla.kv_lora))
     yield _dense(BatchedGemm(heads, tokens, mla.v_dim, mla.kv_lora, DType.BF16))
     yield _dense(Gemm(tokens, model.hidden, heads * mla.v_dim, dtype))
 
@@ -151,7 +168,40 @@ def _mla(setup: Setup, shape: PassShape, mla: Mla, heads: int) -> MlaAttention:
         dtype=cache.dtype,
         run_tokens=cache.run_tokens,
         window=None if mla.index is None else mla.index.top_k,
+        shards=setup.scenario.dcp,
     )
+
+
+def _over_shards(
+    setup: Setup, shape: PassShape, attention: Kernel, heads: int, values: tuple[int, int]
+) -> Iterator[Kernel]:
+    """*attention*; with context parallelism over the cache of one rank, and then combined.
+
+    As vLLM does it (cp_lse_ag_out_rs): the queries of the group's ranks, *heads* of each, are
+    gathered; every rank attends with all of them to its share of the cache; log-sum-exps are
+    gathered, outputs corrected by them, summed and scattered. *values* are those of a head's query
+    and of its output. Gathering and scattering along heads moves a tensor once more.
+    """
+    group, tokens = setup.scenario.dcp, shape.tokens
+    if group == 1:
+        yield attention
+        return
+    query, output = (tokens * heads * group * each for each in values)
+    yield _exchange(ACTIVATION_BYTES * query, group, Pattern.GATHER)
+    yield _shard_kernel(2 * query)
+    yield attention
+    yield _exchange(LSE_BYTES * tokens * heads * group * group, group, Pattern.GATHER)
+    yield _shard_kernel(2 * output)
+    yield _shard_kernel(2 * output)
+    yield _exchange(ACTIVATION_BYTES * output, group, Pattern.SCATTER)
+
+
+def _exchange(size_bytes: int, ranks: int, pattern: Pattern) -> Kernel:
+    return Kernel(Component.ATTENTION, Exchange(size_bytes, ranks, pattern))
+
+
+def _shard_kernel(values: int) -> Kernel:
+    return Kernel(Component.ATTENTION, Elementwise(ACTIVATION_BYTES * values))
 
 
 def _index(setup: Setup, shape: PassShape, mla: Mla) -> Iterator[Kernel]:
@@ -171,6 +221,7 @@ def _index(setup: Setup, shape: PassShape, mla: Mla) -> Iterator[Kernel]:
             context=shape.context,
             heads=index.heads,
             head_dim=index.head_dim,
+            shards=setup.scenario.dcp,
         ),
         launches=2,
     )
@@ -187,12 +238,13 @@ def _grouped_attention(setup: Setup, shape: PassShape, gqa: Gqa, read: int) -> I
         queries=shape.queries,
         context=shape.context,
         window=None,
-        heads=heads,
+        heads=heads * setup.scenario.dcp,
         kv_heads=kv_heads,
         head_dim=gqa.head_dim,
         dtype=setup.scenario.kv.dtype,
+        shards=setup.scenario.dcp,
     )
-    yield _attention(setup, attention)
+    yield from _over_shards(setup, shape, _attention(setup, attention), heads, (gqa.head_dim, gqa.head_dim))
     if gqa.output_gate:
         yield _small(3 * tokens * heads * gqa.head_dim)
     yield _dense(Gemm(tokens, model.hidden, heads * gqa.head_dim, model.dense_dtype))
@@ -217,12 +269,12 @@ def _delta_rule(setup: Setup, shape: PassShape, linear: LinearAttention) -> Iter
     yield _dense(Gemm(tokens, model.hidden, values, model.dense_dtype))
 
 
-def _mlp(setup: Setup, tokens: int, layer: int) -> Iterator[Kernel]:
+def _mlp(setup: Setup, shape: PassShape, layer: int) -> Iterator[Kernel]:
     """Dense MLP or routed experts, before the AllReduce."""
     routed = setup.model.experts
     if routed is None or layer < setup.model.dense_layers:
-        return _gated_mlp(setup, tokens, setup.model.dense_intermediate // setup.machine.ranks)
-    return _expert_mlp(setup, tokens, routed)
+        return _gated_mlp(setup, shape.tokens, setup.model.dense_intermediate // setup.machine.ranks)
+    return _expert_mlp(setup, shape, routed)
 
 
 def _gated_mlp(setup: Setup, tokens: int, width: int) -> Iterator[Kernel]:
@@ -233,14 +285,14 @@ def _gated_mlp(setup: Setup, tokens: int, width: int) -> Iterator[Kernel]:
     yield _dense(Gemm(tokens, model.hidden, width, model.plain_mlp_dtype))
 
 
-def _expert_mlp(setup: Setup, tokens: int, routed: RoutedExperts) -> Iterator[Kernel]:
+def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterator[Kernel]:
     """Router and routed experts beside the shared expert, then the sum of both.
 
     On a stream of its own the shared expert still takes DRAM bandwidth from the
     routed ones; ``StreamContention`` charges its weight bytes to the main stream.
     """
-    model = setup.model
-    beside = setup.machine.stack.overlap.shared_expert_stream and routed.shared > 0
+    model, tokens = setup.model, shape.tokens
+    beside = routed.shared > 0 and _two_streams(setup, tokens)
     width = routed.shared * routed.intermediate // setup.machine.ranks
     shared = list(_gated_mlp(setup, tokens, width)) if routed.shared else []
     if beside:
@@ -248,7 +300,7 @@ def _expert_mlp(setup: Setup, tokens: int, routed: RoutedExperts) -> Iterator[Ke
     yield _dense(Gemm(tokens, routed.count, model.hidden, DType.BF16))
     yield Kernel(
         Component.EXPERTS,
-        _experts(setup, tokens, routed),
+        _experts(setup, shape.own_tokens, routed),
         launches=int(setup.machine.stack.dispatch.expert_kernels.value),
     )
     if beside:
@@ -260,17 +312,29 @@ def _expert_mlp(setup: Setup, tokens: int, routed: RoutedExperts) -> Iterator[Ke
         yield _small(3 * tokens * model.hidden)._replace(joins=True)
 
 
+def _two_streams(setup: Setup, tokens: int) -> bool:
+    """True where the shared expert has a stream of its own in a pass of *tokens*."""
+    overlap = setup.machine.stack.overlap
+    most = overlap.shared_expert_stream_max_tokens
+    return overlap.shared_expert_stream and (most is None or tokens <= most)
+
+
 def _experts(setup: Setup, tokens: int, routed: RoutedExperts) -> GroupedExperts:
-    asked = setup.scenario.experts.routing_correlation
-    correlation = routed.routing_correlation.value if asked is None else asked
+    """What one rank does; of several groups that share the experts out, the busiest, for which all wait."""
+    asked = setup.scenario.experts
+    correlation = asked.routing_correlation
+    if correlation is None:
+        correlation = routed.routing_correlation.value
+    touched = experts_touched(tokens, routed.count, routed.top_k, correlation)
     return GroupedExperts(
         tokens=tokens,
-        touched=experts_touched(tokens, routed.count, routed.top_k, correlation),
+        touched=busiest_group(touched, routed.count, asked.ep),
         experts=routed.count,
         top_k=routed.top_k,
         hidden=setup.model.hidden,
-        intermediate=routed.intermediate // setup.machine.ranks,
+        intermediate=routed.intermediate * asked.ep // setup.machine.ranks,
         dtype=routed.dtype,
+        groups=asked.ep,
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwmodels.estimate import Source
-from hwmodels.work import ContextWork
+from hwmodels.work import ContextWork, Prefill
 from sim.errors import SimulationError
 from sim.graph import IntArray
 from sim.pieces import Pieces, along_piece
@@ -42,16 +42,22 @@ class BaseTimes:
         self._labels = pieces.labels
         works = [label.work for label in pieces.labels]
         self._grow = [i for i, work in enumerate(works) if isinstance(work, ContextWork)]
+        self._prefills = [i for i, work in enumerate(works) if isinstance(work, Prefill)]
         fixed = [0.0 if i in self._grow else setup.costs.estimate(w).seconds for i, w in enumerate(works)]
         self._fixed = np.array(fixed)
         # Runs of a scenario meet the same contexts again and again.
         self._first = setup.scenario.load.context_tokens
         self._known = np.full((1, len(self._grow)), np.nan)
 
-    def seconds(self, contexts: IntArray) -> Array:
-        """(steps, labels) seconds, attention taken at each step's context."""
+    def seconds(self, contexts: IntArray, joined: Array | None = None) -> Array:
+        """(steps, labels) seconds, attention taken at each step's context.
+
+        *joined* (steps,) requests are prefilled in each step; one where it is left out.
+        """
         times = np.tile(self._fixed, (len(contexts), 1))
         times[:, self._grow] = self._attention(contexts)
+        if joined is not None:
+            times[:, self._prefills] *= joined[:, None]
         return times
 
     def _attention(self, contexts: IntArray) -> Array:

@@ -19,7 +19,7 @@ from sim.answer import Answer, Comparison, launch_counts
 from sim.causes import Explanation
 from sim.drafting import required_accuracy
 from sim.graph import Component, Phase
-from sim.setup import Setup
+from sim.setup import LaunchMode, Setup
 from sim.statistics import Spread, Summary
 
 FORMAT_VERSION = 1
@@ -115,6 +115,9 @@ def _batch(setup: Setup) -> dict[str, Any]:
             "concurrency": asked,
             "decoded_together": setup.requests,
             "capacity_limited": setup.capacity_limited,
+            "captured_requests": setup.requests + setup.verify_padding
+            if setup.verify_launch is LaunchMode.GRAPH
+            else None,
             "cache_blocks": setup.capacity.blocks,
             "cache_blocks_per_request": setup.capacity.per_request,
             "ramp_up_and_drain": "excluded",

@@ -364,13 +364,26 @@ def launch_line(answer: Answer) -> str:
     nodes, launches = launch_counts(answer)
     limit = setup.broken_limit
     how = f"Launch: one graph of {nodes:,} kernels" if nodes else f"Launch: {launches:,} kernels one by one"
+    if setup.verify_launch is LaunchMode.PIECEWISE:
+        how += ", the others as graphs between attentions"
     if limit is None:
-        return f"{how}."
+        return f"{how}{captured_note(setup)}."
     budget, capability = limit.max_tree_budget, limit.compute_capability
     if setup.verify_launch is LaunchMode.EAGER:
         return f"{how}: budgets above {budget} cannot be captured on {capability} ({limit.ref})."
     assert setup.scenario.capture_limit is CapturePolicy.LIFTED
     return f"{how}, as if {capability} could capture budgets above {budget} ({limit.ref})."
+
+
+def captured_note(setup: Setup) -> str:
+    """Which captured batch the verify pass takes, where it is not its own size."""
+    dispatch = setup.machine.stack.dispatch
+    if setup.verify_padding:
+        return f", captured for {setup.requests + setup.verify_padding} requests"
+    if dispatch.graphs and setup.verify_launch is not LaunchMode.GRAPH:
+        asked = f"{setup.requests} requests of {setup.scenario.verify_tokens} tokens"
+        return f": no graph is captured for {asked} ({dispatch.captured.ref})"
+    return ""
 
 
 def comparison_lines(comparison: Comparison) -> list[str]:

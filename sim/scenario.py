@@ -195,6 +195,8 @@ class Experts(Strict):
     """Expert kernel to use where the stack knows several (marlin, trtllm_gen, cutlass)."""
     routing_correlation: float | None = Field(default=None, ge=0, le=0.45)
     """How alike the tokens of a pass route (rho), instead of the model's; 0 is independent."""
+    ep: int = Field(default=1, ge=1, le=8)
+    """Groups of GPUs that share out whole experts (expert parallelism); inside a group they are sliced."""
 
 
 class KvCache(Strict):
@@ -203,6 +205,8 @@ class KvCache(Strict):
     dtype: DType = DType.BF16
     run_tokens: int = Field(default=MAX_CONTEXT, ge=1, le=MAX_CONTEXT)
     """Cached tokens that lie contiguously in memory; small values are a fragmented cache."""
+    memory_fraction: float | None = Field(default=None, gt=0, le=1)
+    """Of a GPU's memory, for weights and cache, as engines are told; the stack's default where left out."""
 
     @model_validator(mode="after")
     def _cache_type(self) -> Self:
@@ -220,6 +224,8 @@ class Load(Strict):
     """A request decodes until it has committed at least this many tokens."""
     concurrency: int = Field(default=1, ge=1, le=512)
     """Requests decoded together, as far as they fit into the cache; the others wait."""
+    prefill: bool = False
+    """Count the prefill of every request that joins: the batch waits for it. Else it is outside."""
 
 
 class Anchor(Strict):
@@ -282,6 +288,8 @@ class Scenario(Strict):
     gpu: str
     gpus: int = Field(default=8, ge=1, le=8)
     """Tensor-parallel ranks."""
+    dcp: int = Field(default=1, ge=1, le=8)
+    """Decode context parallelism: so many ranks each hold a share of every request's cache."""
     interconnect: str
     host: str
     stack: str
@@ -309,6 +317,10 @@ class Scenario(Strict):
         self._check_positions()
         if self.gpus not in (1, 2, 4, 8):
             raise ValueError(f"gpus must be 1, 2, 4 or 8, got {self.gpus}")
+        if self.gpus % self.dcp:
+            raise ValueError(f"dcp must divide the {self.gpus} GPUs, got {self.dcp}")
+        if self.gpus % self.experts.ep:
+            raise ValueError(f"experts.ep must divide the {self.gpus} GPUs, got {self.experts.ep}")
         return self
 
     def _check_positions(self) -> None:

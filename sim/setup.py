@@ -12,7 +12,7 @@ from hwmodels import catalog, sampled
 from hwmodels.cost import CostModel, Machine
 from hwmodels.drafters import Drafter, Method
 from hwmodels.errors import HardwareError
-from hwmodels.models import TargetModel
+from hwmodels.models import Gqa, TargetModel
 from sim import memory, traces
 from sim.batching import Capacity
 from sim.choices import Shape
@@ -26,6 +26,8 @@ class LaunchMode(Enum):
 
     GRAPH = "graph"
     EAGER = "eager"
+    PIECEWISE = "piecewise"
+    """Attention by itself, what lies between as graphs."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,11 @@ class Setup:
         weights = memory.target_bytes_per_rank(self.model, ranks)
         if not scenario.is_plain:
             weights += memory.drafter_bytes_per_rank(self.drafter, ranks)
-        room = memory.cache_room_bytes(stack.memory, self.machine.gpu.memory_gib.value, weights)
+        gib = memory.usable_gib(stack.memory, self.machine.gpu.memory_gib.value, scenario.kv.memory_fraction)
+        room = gib * memory.GIB - weights
         block = memory.cache_bytes(self.model, stack.memory.block_tokens, scenario.kv.dtype, ranks)
-        tokens = -(-scenario.request_tokens // stack.memory.block_tokens)
+        # Of every block in a row a rank holds one of dcp.
+        tokens = -(-scenario.request_tokens // (stack.memory.block_tokens * scenario.dcp))
         state = memory.state_bytes(self.model, 1, ranks)
         return Capacity(max(0, int(room // block)), tokens + ceil(state / block))
 
@@ -80,11 +84,11 @@ class Setup:
 
     @property
     def verify_launch(self) -> LaunchMode:
-        """Eager where the stack has no graphs or cannot capture this tree."""
+        """Eager where the stack has no graphs or cannot capture this tree; see ``_launch`` for the batch."""
         broken = self.broken_limit is not None
         if broken and self.scenario.capture_limit is CapturePolicy.KEPT:
             return LaunchMode.EAGER
-        return self.draft_launch
+        return self._launch(self.scenario.verify_tokens)
 
     @property
     def speculates_ahead(self) -> bool:
@@ -100,7 +104,32 @@ class Setup:
     @property
     def draft_launch(self) -> LaunchMode:
         """How the drafter is launched: its size does not depend on the budget."""
-        return LaunchMode.GRAPH if self.machine.stack.dispatch.graphs else LaunchMode.EAGER
+        return self._launch(self.scenario.drafter.block)
+
+    @property
+    def verify_padding(self) -> int:
+        """Requests added to the verify pass to fill a captured graph."""
+        return self._padding(self.verify_launch, self.scenario.verify_tokens)
+
+    @property
+    def draft_padding(self) -> int:
+        """Requests added to the draft pass to fill a captured graph."""
+        return self._padding(self.draft_launch, self.scenario.drafter.block)
+
+    def _launch(self, queries: int) -> LaunchMode:
+        """How a pass with *queries* tokens of each request is launched."""
+        dispatch = self.machine.stack.dispatch
+        if not dispatch.graphs:
+            return LaunchMode.EAGER
+        return LaunchMode.GRAPH if self._captured(queries) else LaunchMode(dispatch.captured.beyond.value)
+
+    def _padding(self, mode: LaunchMode, queries: int) -> int:
+        held = self._captured(queries) if mode is LaunchMode.GRAPH else None
+        return 0 if held is None else held - self.requests
+
+    def _captured(self, queries: int) -> int | None:
+        captured, gpu = self.machine.stack.dispatch.captured, self.machine.gpu
+        return captured.padded(self.requests, queries, self.machine.ranks, gpu.memory_gib.value)
 
 
 def resolve(scenario: Scenario) -> Setup:
@@ -123,6 +152,8 @@ def resolve(scenario: Scenario) -> Setup:
         trace=_trace(scenario),
     )
     _check_method(setup)
+    _check_groups(setup)
+    _check_shards(setup)
     _check_memory(setup)
     return setup
 
@@ -156,6 +187,24 @@ def _trace(scenario: Scenario) -> Trace | None:
     return trace
 
 
+def _check_groups(setup: Setup) -> None:
+    """Refuse expert groups that the model's experts do not fill evenly."""
+    routed, groups = setup.model.experts, setup.scenario.experts.ep
+    count = 0 if routed is None else routed.count
+    if groups > 1 and (not count or count % groups):
+        raise HardwareError(setup.model.name, f"{count} experts do not make {groups} equal groups")
+
+
+def _check_shards(setup: Setup) -> None:
+    """Refuse context parallelism over ranks that hold different heads: only copies can be sharded."""
+    attention, ranks, dcp = setup.model.attention, setup.machine.ranks, setup.scenario.dcp
+    if isinstance(attention, Gqa) and dcp > 1 and ranks % (attention.kv_heads * dcp):
+        raise HardwareError(
+            setup.model.name,
+            f"{attention.kv_heads} key and value heads on {ranks} GPUs leave no {dcp} copies to shard (dcp)",
+        )
+
+
 def _check_memory(setup: Setup) -> None:
     """Refuse what cannot decode even one request; a batch of which some fit waits (``Setup.requests``)."""
     capacity, machine = setup.capacity, setup.machine
@@ -163,12 +212,13 @@ def _check_memory(setup: Setup) -> None:
         return
     tokens, gpu, stack = setup.scenario.request_tokens, machine.gpu, machine.stack
     needed = memory.target_bytes_per_rank(setup.model, machine.ranks)
-    needed += memory.cache_bytes(setup.model, tokens, setup.scenario.kv.dtype, machine.ranks)
+    needed += memory.cache_bytes(
+        setup.model, -(-tokens // setup.scenario.dcp), setup.scenario.kv.dtype, machine.ranks
+    )
     needed += memory.state_bytes(setup.model, 1, machine.ranks)
     if not setup.scenario.is_plain:
         needed += memory.drafter_bytes_per_rank(setup.drafter, machine.ranks)
-    needed += stack.memory.workspace_gib.value * memory.GIB
-    usable = gpu.memory_gib.value * stack.memory.fraction.value
+    usable = memory.usable_gib(stack.memory, gpu.memory_gib.value, setup.scenario.kv.memory_fraction)
     raise HardwareError(
         gpu.name,
         f"{setup.model.name} on {machine.ranks} GPUs with one request of {tokens:,} cached tokens needs"

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sim import batch, engine
 from sim.acceptance import Acceptance
@@ -27,6 +28,7 @@ from sim.step import decode_step
 CHUNK_DURATIONS = 250_000
 """Durations drawn and played at once: bounds memory (2 MB an array), never changes the result."""
 
+Array = NDArray[np.float64]
 Listener = Callable[[Run], None]
 
 
@@ -111,7 +113,7 @@ class Simulation:
         contexts = decoded.mean_contexts
         for first in range(0, len(contexts), chunk_steps):
             steps = slice(first, first + chunk_steps)
-            mean = self.mean_times(contexts[steps])
+            mean = self.mean_times(contexts[steps], decoded.joined[steps])
             yield Chunk(decoded.lengths[steps], contexts[steps], mean, durations(mean, contexts[steps]))
 
     def _durations(self, run: int) -> Callable[[MeanTimes, IntArray], IntArray]:
@@ -123,9 +125,9 @@ class Simulation:
         luck = luck_of_run(seed, run)
         return lambda mean, contexts: noise.durations(*sampled.draw(luck, mean, contexts))
 
-    def mean_times(self, contexts: IntArray) -> MeanTimes:
-        """What every piece takes on average at each of *contexts*."""
-        return mean_times(self.pieces, self.base.seconds(contexts))
+    def mean_times(self, contexts: IntArray, joined: Array | None = None) -> MeanTimes:
+        """What every piece takes on average at each of *contexts*, where *joined* requests join."""
+        return mean_times(self.pieces, self.base.seconds(contexts, joined))
 
     def _played(self, chunk: Chunk) -> StepRecords:
         end = self._play(self.pieces.graph, chunk.durations)

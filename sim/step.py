@@ -13,6 +13,7 @@ from sim.draft_stages import POSITION_BYTES, draft
 from sim.graph import Component, Phase, StepGraph
 from sim.kernels import PassShape, verify_pass
 from sim.memory import cache_bytes
+from sim.prefill import prompt_pass
 from sim.setup import LaunchMode, Setup
 from sim.step_builder import StepBuilder
 
@@ -32,13 +33,24 @@ def _speculative_step(setup: Setup) -> StepGraph:
     """
     step = StepBuilder(setup, setup.speculates_ahead)
     scenario = setup.scenario
-    shape = PassShape(setup.requests, scenario.verify_tokens, scenario.load.context_tokens)
-    scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
+    shape = PassShape(
+        setup.requests, scenario.verify_tokens, scenario.load.context_tokens, setup.verify_padding
+    )
+    scheduled = _scheduled(step)
     ready = draft(step, scheduled)
     verify = verify_pass(setup, shape)
     step.forward(Phase.VERIFY, verify, setup.verify_launch, ready.launch, ready.kernels)
-    _accept(step, shape.tokens)
+    _accept(step, shape.own_tokens)
     return step.build()
+
+
+def _scheduled(step: StepBuilder) -> int:
+    """The step's scheduling; before it the prefill of requests that join, where the load counts it."""
+    after = []
+    if step.setup.scenario.load.prefill:
+        work = prompt_pass(step.setup)
+        after = [step.collective(Phase.PREFILL, Component.PREFILL, work)]
+    return step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE, after)
 
 
 def _accept(step: StepBuilder, tokens: int) -> None:
@@ -69,12 +81,12 @@ def _finish(step: StepBuilder, size_bytes: int, done: list[int]) -> None:
 
 def _plain_step(setup: Setup) -> StepGraph:
     """One token for each request. With schedule-ahead the host runs beside the GPU, not before it."""
-    shape = PassShape(setup.requests, 1, setup.scenario.load.context_tokens)
+    shape = PassShape(setup.requests, 1, setup.scenario.load.context_tokens, setup.verify_padding)
     ahead = setup.machine.stack.overlap.schedule_ahead and setup.verify_launch is LaunchMode.GRAPH
     step = StepBuilder(setup, ahead)
-    scheduled = step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE)
+    scheduled = _scheduled(step)
     step.forward(Phase.VERIFY, verify_pass(setup, shape), setup.verify_launch, [scheduled])
-    sample = Elementwise(ACTIVATION_BYTES * shape.tokens * setup.model.vocab)
+    sample = Elementwise(ACTIVATION_BYTES * shape.own_tokens * setup.model.vocab)
     sampled = step.per_rank(Phase.ACCEPT, Component.ACCEPTANCE, sample)
-    _finish(step, shape.tokens * POSITION_BYTES, sampled)
+    _finish(step, shape.own_tokens * POSITION_BYTES, sampled)
     return step.build()

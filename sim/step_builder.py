@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
+from typing import assert_never
 
 from hwmodels.work import (
-    AllGather,
-    AllReduce,
+    ContextWork,
     Copy,
     CopyDirection,
     EagerLaunch,
     GraphLaunch,
     HostTask,
     HostWork,
+    LinkWork,
     Work,
 )
 from sim.graph import Component, GraphBuilder, Lane, Phase, StepGraph
@@ -21,6 +23,15 @@ from sim.setup import LaunchMode, Setup
 
 PYTHON = Lane("host", "python")
 RANK_0_COPY = Lane("gpu0", "copy")
+
+
+def _graph_of(kernels: list[Kernel]) -> GraphLaunch:
+    return GraphLaunch(sum(kernel.launches for kernel in kernels))
+
+
+def _attends(kernel: Kernel) -> bool:
+    """True for what cannot be captured with the rest: attention of target and drafter."""
+    return kernel.component is Component.ATTENTION or isinstance(kernel.work, ContextWork)
 
 
 class StepBuilder:
@@ -98,12 +109,33 @@ class StepBuilder:
         *launch_after* holds up the first launch, *kernels_after* the first kernels.
         """
         waits = tuple(kernels_after)
-        if mode is LaunchMode.GRAPH:
-            nodes = sum(kernel.launches for kernel in kernels)
-            launch = self._launch(phase, GraphLaunch(nodes), launch_after)
-            self._run_all(phase, kernels, waits if self.ahead else (*waits, launch))
-        else:
-            self._run_eagerly(phase, kernels, launch_after, waits)
+        match mode:
+            case LaunchMode.GRAPH:
+                launch = self._launch(phase, _graph_of(kernels), launch_after)
+                self._run_all(phase, kernels, waits if self.ahead else (*waits, launch))
+            case LaunchMode.EAGER:
+                self._run_eagerly(phase, kernels, launch_after, waits)
+            case LaunchMode.PIECEWISE:
+                self._run_piecewise(phase, kernels, launch_after, waits)
+            case _:
+                assert_never(mode)
+
+    def _run_piecewise(
+        self,
+        phase: Phase,
+        kernels: list[Kernel],
+        launch_after: Iterable[int],
+        waits: tuple[int, ...],
+    ) -> None:
+        """A graph of what lies between two attentions, each attention by itself; launches queue."""
+        for attends, group in groupby(kernels, _attends):
+            part = list(group)
+            if attends:
+                self._run_eagerly(phase, part, launch_after, waits)
+            else:
+                launch = self._launch(phase, _graph_of(part), launch_after)
+                self._run_all(phase, part, (*waits, launch))
+            launch_after, waits = (), ()
 
     def _run_all(self, phase: Phase, kernels: list[Kernel], waits: tuple[int, ...]) -> None:
         for kernel in kernels:
@@ -120,7 +152,7 @@ class StepBuilder:
         """Every kernel waits for its own launch; the launches queue on the host."""
         for kernel in kernels:
             if kernel.launches:
-                collective = isinstance(kernel.work, AllReduce | AllGather)
+                collective = isinstance(kernel.work, LinkWork)
                 work = EagerLaunch(kernel.launches, collective)
                 waits = (*waits, self._launch(phase, work, launch_after))
                 launch_after = ()
@@ -132,7 +164,7 @@ class StepBuilder:
         return self.add(where, Component.LAUNCH, work, [PYTHON], after)
 
     def _run(self, phase: Phase, kernel: Kernel, waits: tuple[int, ...]) -> None:
-        if isinstance(kernel.work, AllReduce | AllGather):
+        if isinstance(kernel.work, LinkWork):
             self.collective(phase, kernel.component, kernel.work, waits)
             return
         other_stream = self._other_stream(kernel)

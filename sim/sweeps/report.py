@@ -26,6 +26,7 @@ FORMAT_VERSION = 1
 """1 (2026-11): first."""
 LAUNCHED = {
     LaunchMode.EAGER: "; its kernels are launched one by one, not as a graph",
+    LaunchMode.PIECEWISE: "; its attention is launched by itself, the rest as graphs",
     LaunchMode.GRAPH: "; its kernels are launched as a graph, not one by one",
 }
 MAX_COLUMNS = 12

@@ -17,6 +17,8 @@ from sim.validation.verdicts import Row
 
 LARGEST_FACTOR = 64.0
 GRID = 129
+TOLERANCE = 1e-5
+"""Relative, of a step: durations are whole nanoseconds."""
 RANGE_SIGMAS = 2.0
 """A stated range is +- two sigma (``hwmodels.entry.Figure.spread``)."""
 
@@ -74,6 +76,7 @@ def _factor(row: Row, family: int, wanted_s: float) -> float | None:
     steps = row.prediction.model.scaled(family, np.exp(logs))
     if not steps[0] <= wanted_s <= steps[-1]:
         return None
-    # A step never shortens as a figure grows, but may stay: take the factor nearest to 1.
-    reached = np.interp(wanted_s, steps + np.arange(GRID) * 1e-15, logs)
-    return float(math.exp(reached))
+    # A step never shortens as a figure grows, but what lies off the critical path may leave it as it is:
+    # then many factors would do, and the one nearest to 1 counts.
+    least, most = np.interp([wanted_s * (1 - TOLERANCE), wanted_s * (1 + TOLERANCE)], steps, logs)
+    return math.exp(min(max(0.0, least), most))

@@ -22,6 +22,7 @@ from hwmodels.work import (
     HostTask,
     HostWork,
     MlaAttention,
+    Prefill,
     StreamContention,
     Work,
 )
@@ -42,6 +43,7 @@ _NAMES: dict[type, Family] = {
     Copy: "host copies",
     GraphLaunch: "graph launches",
     EagerLaunch: "eager launches",
+    Prefill: "prefill",
 }
 _TASKS: dict[HostTask | GpuTask, Family] = {
     HostTask.SCHEDULE: "Python scheduling",

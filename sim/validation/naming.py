@@ -15,7 +15,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from hwmodels import catalog
-from hwmodels.catalog import Drafter, ExpertKernel, Gpu, Kind
+from hwmodels.catalog import ExpertKernel, Gpu, Kind
+from hwmodels.drafters import Drafter
 from hwmodels.entry import Entry
 from hwmodels.models import TargetModel
 from hwmodels.work import DType
@@ -27,7 +28,7 @@ _SEPARATORS = re.compile(r"[^a-z0-9.]+|\.(?![a-z0-9])|(?<![a-z0-9])\.")
 def words(text: str) -> str:
     """*text* in lower case, its words apart by single spaces and with one at both ends."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return f" {_SEPARATORS.sub(' ', plain).strip()} "
+    return f" {' '.join(_SEPARATORS.sub(' ', plain).split())} "
 
 
 class Match(NamedTuple):
@@ -135,8 +136,9 @@ def drafter(text: str, method: str, target: TargetModel) -> Drafter:
     said = (*matches(Kind.DRAFTER, text), *matches(Kind.DRAFTER, method))
     named = [match.entry for match in said if match.entry in own]
     kinds = [kind for kind in map(_drafter_kind, words(f"{text} {method}").split()) if kind]
-    of_kind = [entry for kind in kinds for entry in own if kind in _kinds_of(entry)]
-    for entry in (*named, *of_kind):
+    by_name = [entry for kind in kinds for entry in own if kind in _kinds_of(entry)]
+    by_method = [entry for kind in kinds for entry in own if kind == entry.method]
+    for entry in (*named, *by_name, *by_method):
         return catalog.drafter(entry.name)
     what = f"no drafter '{text or method}' for {target.name} is in the catalog"
     have = ", ".join(entry.name for entry in own)

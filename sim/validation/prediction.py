@@ -60,12 +60,13 @@ class StepModel:
     def of(cls, setup: Setup, context: int) -> StepModel:
         """The mean step of *setup* over *context* cached tokens."""
         simulation = Simulation(setup)
+        joined = np.array([_joining(simulation)])
         labels = simulation.pieces.labels
         named = [family_of(label.work) for label in labels]
         families = tuple(dict.fromkeys(named))
         return cls(
             simulation=simulation,
-            label_s=simulation.mean_times(np.array([context])).label_s[0],
+            label_s=simulation.mean_times(np.array([context]), joined).label_s[0],
             spreads=np.array([setup.costs.estimate(label.work).spread for label in labels]),
             families=families,
             family_of=np.array([families.index(family) for family in named], dtype=np.int64),
@@ -107,6 +108,8 @@ class StepModel:
 class Prediction:
     """The step of one scenario."""
 
+    requests: int
+    """Decoded together: those of the load that fit into the cache."""
     step_s: float
     """Mean, noise and waiting for the slowest GPU included."""
     luck: float
@@ -117,14 +120,19 @@ class Prediction:
     """Shares of the critical path."""
     model: StepModel
 
+    def tok_s(self, question: Question) -> float:
+        """Tokens per second of all requests."""
+        return self.requests * question.acceptance_length / self.step_s
+
 
 def predict(scenario: Scenario, context: int) -> Prediction:
     """The Prediction of *scenario* over *context* cached tokens; HardwareError where figures lack."""
-    model = StepModel.of(resolve(scenario), context)
-    requests = scenario.load.concurrency
-    records = [model.simulation.played(run, _steady(context, requests)) for run in range(RUNS)]
+    setup = resolve(scenario)
+    model = StepModel.of(setup, context)
+    records = [model.simulation.played(run, _steady(model.simulation, context)) for run in range(RUNS)]
     run_means = np.array([record.step_ns.mean() for record in records]) * NS
     return Prediction(
+        requests=setup.requests,
         step_s=float(run_means.mean()),
         luck=float(run_means.std(ddof=1) / run_means.mean()),
         components=dict(zip(Component, _mean_s(records, "component_ns"), strict=True)),
@@ -133,12 +141,24 @@ def predict(scenario: Scenario, context: int) -> Prediction:
     )
 
 
-def _steady(context: int, requests: int) -> Batch:
-    """Steps of a full batch at one context. A token each: what they commit does not change their time."""
+def _joining(simulation: Simulation) -> float:
+    """Requests that join in a step, on average: each stays for its output over its acceptance length."""
+    setup = simulation.setup
+    steps = max(1.0, setup.scenario.load.output_tokens / simulation.acceptance.mean_length())
+    return setup.requests / steps
+
+
+def _steady(simulation: Simulation, context: int) -> Batch:
+    """Steps of a full batch at one context, each with its share of the requests that join.
+
+    A token each: what they commit does not change their time.
+    """
+    requests = simulation.setup.requests
     size = (STEPS, requests)
     return Batch(
         lengths=np.ones(size, dtype=np.int64),
         contexts=np.full(size, context, dtype=np.int64),
+        joined=np.full(STEPS, _joining(simulation)),
         first_steps=np.full(requests, STEPS, dtype=np.int64),
     )
 
@@ -166,8 +186,3 @@ class Predictions:
         if key not in self._known:
             self._known[key] = predict(*key)
         return self._known[key]
-
-
-def tok_s(question: Question, step_s: float) -> float:
-    """Tokens per second of all requests where a step takes *step_s*."""
-    return question.scenario.load.concurrency * question.acceptance_length / step_s

@@ -175,7 +175,7 @@ def _gpu_count(case: Case, said: dict[str, int], notes: list[str]) -> int:
 def _load(case: Case, contexts: Contexts, notes: list[str]) -> dict[str, Any]:
     if case.concurrency is None:
         notes.append("concurrency taken to be 1")
-    load = {"context_tokens": contexts.start, "output_tokens": contexts.output}
+    load = {"context_tokens": contexts.start, "output_tokens": contexts.output, "prefill": contexts.prefill}
     keys: dict[str, Any] = {"load": load | {"concurrency": case.concurrency or 1}}
     if not case.kv_dtype:
         notes.append("cache taken to be bfloat16")
@@ -205,7 +205,7 @@ def _drafting(case: Case, method: Method, drafter: Drafter) -> dict[str, Any]:
         block = nodes + 1
         return {"drafter": _drafter(drafter, block), "tree": {"shape": "chain", "budget": nodes}}
     if method is Method.DDTREE:
-        block = case.block_size or drafter.trained_block
+        block = case.block_size or drafter.longest_block or nodes + 1
         return {"drafter": _drafter(drafter, block), "tree": {"shape": "ddtree", "budget": nodes}}
     tree: dict[str, Any] = {"shape": "eagle", "budget": nodes, "top_k": case.topk or 1}
     return {"drafter": _drafter(drafter, _draft_steps(case) + 1), "tree": tree}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.validation.prediction import Prediction, tok_s
+from sim.validation.prediction import Prediction
 from sim.validation.translation import CaseKind, Question
 from sim.validation.uncertainty import Draws
 
@@ -52,7 +52,7 @@ class Row:
     @property
     def predicted(self) -> float:
         """Tokens per second of all requests."""
-        return tok_s(self.question, self.prediction.step_s)
+        return self.prediction.tok_s(self.question)
 
     @property
     def error(self) -> float:

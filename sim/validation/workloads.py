@@ -29,6 +29,9 @@ TYPICAL: dict[str, tuple[int, int]] = {
 """Prompt and answer in tokens, assumed: single turns of the data set with a chat template and a reasoning
 model's answer, as far as engines' usual limits let it go. Attention over so few is a small part of a step."""
 
+SERVED = ("closed loop", "closed", "chat", "random")
+"""Words of workloads in which requests follow one another through a server."""
+
 _COUNT = r"(\d+(?:[.,]\d+)*)\s*(k|m)?"
 _IN_OUT = re.compile(
     rf"{_COUNT}\s*(?:tokens?\s*)?in(?:put)?\s*(?:/|,|and)?\s*{_COUNT}\s*(?:tokens?\s*)?out(?:put)?",
@@ -46,6 +49,8 @@ class Contexts(NamedTuple):
     output: int
     note: str = ""
     """What was assumed; empty where the row says it."""
+    prefill: bool = False
+    """Whether the published throughput counts the prefill of requests that follow one another."""
 
     @property
     def middle(self) -> int:
@@ -57,7 +62,7 @@ def contexts(context: str, workload: str) -> Contexts:
     """The Contexts of a row; Unpredictable where its context cannot be read."""
     stated = _in_out(context) or _in_out(workload)
     if stated:
-        return stated
+        return stated._replace(prefill=_is_served(workload))
     found = _PLAIN.fullmatch(context.strip())
     if found:
         note = f"context as stated, then {DEFAULT_OUTPUT_TOKENS:,} tokens decoded"
@@ -67,11 +72,18 @@ def contexts(context: str, workload: str) -> Contexts:
     said = words(workload)
     for name, (start, output) in TYPICAL.items():
         if f" {name} " in said:
-            return Contexts(start, output, f"{name}: {start:,} tokens of prompt, {output:,} decoded")
+            note = f"{name}: {start:,} tokens of prompt, {output:,} decoded, prefill counted"
+            return Contexts(start, output, note, prefill=True)
     note = (
         f"context not stated: {DEFAULT_PROMPT_TOKENS:,} tokens of prompt, {DEFAULT_OUTPUT_TOKENS:,} decoded"
     )
     return Contexts(DEFAULT_PROMPT_TOKENS, DEFAULT_OUTPUT_TOKENS, note)
+
+
+def _is_served(workload: str) -> bool:
+    """True for a closed loop of requests; a decode benchmark and a single batch have no prefill in them."""
+    said = words(workload)
+    return any(f" {sign} " in said for sign in SERVED)
 
 
 def _in_out(text: str) -> Contexts | None:

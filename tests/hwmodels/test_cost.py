@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hwmodels import catalog, tables
 from hwmodels.catalog import Kind
 from hwmodels.cost import CostModel, Machine
+from hwmodels.entry import Figure
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Source, weakest
 from hwmodels.work import (
@@ -29,6 +30,7 @@ from hwmodels.work import (
     Gemm,
     GpuKernel,
     GpuTask,
+    GpuWork,
     GqaAttention,
     GraphLaunch,
     GroupedExperts,
@@ -292,10 +294,76 @@ def test_beyond_the_table_allreduce_pays_the_ring_bandwidth(model: CostModel, be
     assert seconds(model, AllReduce(last + beyond, 8)) == pytest.approx(expected)
 
 
+@given(models, st.integers(1, 9), many, st.sampled_from([8, 16, 32, 64, 128]))
+def test_more_heads_never_take_less(model: CostModel, queries: int, context: int, heads: int) -> None:
+    few_heads, twice = (replace(attention(2, queries, context), heads=n) for n in (heads, 2 * heads))
+    # Measured rows of up to 64 heads cross by their noise.
+    slack = 1.3 if heads < 64 else 1 + 1e-12
+    assert seconds(model, few_heads) <= seconds(model, twice) * slack
+
+
+SAVED = Figure(value=0.96, source=Source.SCALED, ref="pegainfer#569, the raw gap that it removes")
+
+
+def with_programmatic_launch(model: CostModel) -> CostModel:
+    stack = model.machine.stack
+    overlap = stack.overlap.model_copy(update={"programmatic_launch_us": SAVED})
+    changed = stack.model_copy(update={"overlap": overlap})
+    return CostModel(replace(model.machine, stack=changed))
+
+
+def test_no_published_stack_is_said_to_launch_programmatically() -> None:
+    assert {model.machine.stack.overlap.programmatic_launch_us for model in MODELS} == {None}
+
+
+@given(st.one_of(GEMMS, BATCHED, MLA, GQA))
+def test_programmatic_launch_takes_its_gap_off_every_kernel(work: GpuWork) -> None:
+    usual, quick = B300.estimate(work), with_programmatic_launch(B300).estimate(work)
+    expected = max(usual.seconds - 0.96e-6, B300.floor_seconds(work))
+    assert quick.seconds == pytest.approx(expected)
+    assert quick.source is not Source.MEASURED
+
+
+@given(st.one_of(REDUCES, GRAPHS))
+def test_programmatic_launch_is_of_kernels_alone(work: Work) -> None:
+    assert with_programmatic_launch(B300).estimate(work) == B300.estimate(work)
+
+
 def test_small_messages_on_pcie_take_the_one_shot_kernel() -> None:
     limit = int(PRO_6000_NATIVE.machine.interconnect.small_message_algorithm_max_bytes.value)
     assert "one_shot" in PRO_6000_NATIVE.estimate(AllReduce(limit, 8)).evidence
     assert "nccl" in PRO_6000_NATIVE.estimate(AllReduce(limit + 1, 8)).evidence
+
+
+B300_VLLM = CostModel(machine("b300_sxm", "nvlink5", "vllm"))
+CUTOFFS = {8: 262_144, 4: 524_288}
+
+
+@pytest.mark.parametrize(("ranks", "cutoff"), CUTOFFS.items())
+def test_an_allreduce_is_not_interpolated_across_a_cutoff(ranks: int, cutoff: int) -> None:
+    below, at = (seconds(B300_VLLM, AllReduce(size, ranks)) * 1e6 for size in (cutoff - 1, cutoff))
+    rows = measured(B300_VLLM, ranks)
+    assert at == pytest.approx(rows[cutoff])
+    assert rows[cutoff // 2] < below < rows[cutoff] / 1.5
+    assert below - rows[cutoff // 2] == pytest.approx(2 * (rows[cutoff // 2] - rows[cutoff // 4]), rel=1e-3)
+    assert B300_VLLM.estimate(AllReduce(cutoff - 1, ranks)).source is Source.SCALED
+    assert B300_VLLM.estimate(AllReduce(cutoff // 2, ranks)).source is Source.MEASURED
+    assert B300_VLLM.estimate(AllReduce(cutoff, ranks)).source is Source.MEASURED
+
+
+def far_from_cutoffs() -> list[tuple[int, int, int]]:
+    """Neighbouring measured sizes that no cutoff parts: (ranks, low, high)."""
+    found = [(ranks, *pair) for ranks in CUTOFFS for pair in neighbours(list(measured(B300_VLLM, ranks)))]
+    return [(ranks, low, high) for ranks, low, high in found if not low < CUTOFFS[ranks] <= high]
+
+
+@given(st.sampled_from(far_from_cutoffs()), st.floats(0, 1))
+def test_elsewhere_a_cutoff_changes_nothing(segment: tuple[int, int, int], fraction: float) -> None:
+    ranks, low, high = segment
+    size = round(low + fraction * (high - low))
+    curve = tables.allreduce("nvlink5", "b300_sxm", ranks, "vllm_custom")
+    assert curve is not None
+    assert seconds(B300_VLLM, AllReduce(size, ranks)) * 1e6 == pytest.approx(curve(size))
 
 
 @pytest.mark.parametrize(

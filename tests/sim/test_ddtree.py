@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.ddtree import ROOT, DraftTree, ancestor_mask, build, chain, most_operations, walk
+from sim.choices import Shape
+from sim.ddtree import ROOT, DraftTree, TreeSpec, ancestor_mask, beam, build, chain, most_operations, walk
 
 Marginals = list[list[float]]
 Grow = Callable[[Marginals, int], DraftTree]
@@ -97,6 +98,55 @@ def test_a_chain_is_the_tree_of_first_choices(rows: Marginals, budget: int) -> N
     assert found.heap_operations == 0
 
 
+def candidates(rows: Marginals, top_k: int) -> dict[tuple[int, ...], float]:
+    """Every prefix that a beam of *top_k* looks at, with its probability."""
+    found: dict[tuple[int, ...], float] = {}
+    kept: list[tuple[int, ...]] = [()]
+    for depth, row in enumerate(rows):
+        layer = [(*path, rank) for path in kept for rank in range(min(top_k, len(row)))]
+        found |= {path: math.prod(rows[d][rank] for d, rank in enumerate(path)) for path in layer}
+        kept = sorted(layer, key=lambda path: -found[path])[:top_k]
+        assert all(len(path) == depth + 1 for path in kept)
+    return found
+
+
+@given(marginals(), st.integers(0, 40), st.integers(1, 5))
+def test_a_beam_keeps_the_most_probable_of_its_candidates(rows: Marginals, budget: int, top_k: int) -> None:
+    tree, seen = beam(rows, budget, top_k), candidates(rows, top_k)
+    paths = [path_of(tree, number) for number in range(1, len(tree.nodes) + 1)]
+    assert len(set(paths)) == len(paths) == min(budget, len(seen))
+    assert [node.probability for node in tree.nodes] == pytest.approx(
+        sorted(seen.values(), reverse=True)[:budget]
+    )
+    for number, (node, path) in enumerate(zip(tree.nodes, paths, strict=True), 1):
+        assert node.parent < number
+        assert node.depth == len(path) - 1
+        assert node.probability == pytest.approx(seen[path])
+
+
+@given(marginals(), st.integers(1, 12))
+def test_a_beam_as_wide_as_the_budget_is_the_exact_tree(rows: Marginals, budget: int) -> None:
+    found = [node.probability for node in beam(rows, budget, budget).nodes if node.probability > 0]
+    assert found == pytest.approx(every_prefix(rows)[:budget])
+
+
+@given(marginals(), st.integers(0, 12))
+def test_a_beam_of_one_is_the_chain(rows: Marginals, budget: int) -> None:
+    assert beam(rows, budget, 1) == chain(rows, budget)
+
+
+@given(marginals(), st.integers(0, 30), st.integers(1, 5))
+def test_a_larger_beam_tree_begins_with_the_smaller(rows: Marginals, budget: int, top_k: int) -> None:
+    smaller, larger = (beam(rows, nodes, top_k) for nodes in (budget, budget + 1))
+    assert larger.nodes[: len(smaller.nodes)] == smaller.nodes
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(1, 60))
+def test_a_beam_tree_has_the_nodes_that_a_step_verifies(positions: int, top_k: int, budget: int) -> None:
+    tree = beam([[0.5 / rank for rank in range(1, 6)]] * positions, budget, top_k)
+    assert len(tree.nodes) == TreeSpec(positions + 1, budget, Shape.EAGLE, top_k).nodes
+
+
 def test_of_equal_prefixes_the_first_pushed_counts() -> None:
     tree = build([[0.5, 0.5], [0.5, 0.5]], 6)
     assert [path_of(tree, number) for number in range(1, 7)] == [(0,), (1,), (0, 0), (1, 0), (0, 1), (1, 1)]
@@ -170,7 +220,12 @@ def speculative_decoding(
     return tokens
 
 
-@pytest.mark.parametrize("grow", [build, chain])
+def narrow_beam(rows: Marginals, budget: int) -> DraftTree:
+    """EAGLE's tree with two prefixes at every depth."""
+    return beam(rows, budget, 2)
+
+
+@pytest.mark.parametrize("grow", [build, chain, narrow_beam])
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=3),
     st.builds(Drafter, st.integers(0, 2**32), st.integers(1, 6), st.integers(1, VOCABULARY)),

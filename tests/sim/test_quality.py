@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sim import ddtree
 from sim.acceptance import AcceptanceModel, hazards_from_rates
+from sim.choices import Shape
 from sim.ddtree import TreeSpec
 from sim.quality import TAIL_EXPONENT, DrafterQuality, accepted, marginals
 
@@ -110,6 +111,30 @@ def test_a_larger_budget_accepts_no_less_at_any_depth(
 ) -> None:
     smaller, larger = (quality.survival(TreeSpec(positions + 1, b)) for b in (budget, budget + 1))
     assert (larger >= smaller - 1e-12).all()
+
+
+@given(qualities, st.integers(1, 7), st.integers(1, 12))
+def test_an_eagle_tree_of_one_choice_lands_what_the_chain_lands(
+    quality: DrafterQuality, positions: int, budget: int
+) -> None:
+    chain, beam = (
+        quality.survival(TreeSpec(positions + 1, budget, shape)) for shape in (Shape.CHAIN, Shape.EAGLE)
+    )
+    assert beam == pytest.approx(chain, abs=1e-12)
+
+
+@given(qualities, st.integers(1, 5), st.integers(1, 16), st.integers(1, 4))
+def test_a_larger_eagle_tree_accepts_no_less_at_any_depth_nor_more_than_the_exact_one(
+    quality: DrafterQuality, positions: int, budget: int, top_k: int
+) -> None:
+    smaller, larger = (
+        quality.survival(TreeSpec(positions + 1, nodes, Shape.EAGLE, top_k)) for nodes in (budget, budget + 1)
+    )
+    assert (larger >= smaller - 1e-12).all()
+    assert (np.diff(np.concatenate([[1.0], larger, [0.0]])) <= 1e-12).all()
+    if quality.off_spine == 1:
+        exact = quality.survival(TreeSpec(positions + 1, budget))
+        assert smaller.sum() <= exact.sum() + 1e-9
 
 
 @given(st.floats(-3, 5), st.floats(0, 2), st.integers(2, 7), st.integers(1, 20))
