@@ -153,7 +153,8 @@ def _caveat(wanted: DType, measured: DType, other: str | None) -> str | None:
 
 def expert_shape(work: GroupedExperts) -> ExpertShape:
     """What *work* asks of one rank."""
-    return ExpertShape(work.experts, work.hidden, work.intermediate, work.top_k)
+    here, reached = work.experts // work.groups, max(1, work.top_k // work.groups)
+    return ExpertShape(here, work.hidden, work.intermediate, reached)
 
 
 def own_line(lines: Sequence[ExpertsLine], work: GroupedExperts) -> ExpertsLine | None:
