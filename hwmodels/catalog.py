@@ -146,6 +146,9 @@ class ExpertKernel(Selector):
     """The grouped expert GEMM a stack runs for one weight type."""
 
     dtype: DType
+    fills_gpu: bool = False
+    """True where its blocks take every SM and its shared memory until it ends, so that nothing runs beside
+    it: Marlin gives each SM one stripe of the work (IST-DASLab/marlin, arXiv 2408.11743)."""
 
 
 class AttentionKernel(Selector):

@@ -303,6 +303,10 @@ class CostModel:
             return ()
         return tables.expert_lines(self.machine.gpu.measured_as, self.expert_kernel(dtype), dtype)
 
+    def experts_fill_gpu(self, dtype: DType) -> bool:
+        """True where nothing can run beside the stack's expert kernel for *dtype*."""
+        return bool(self._expert_kernels(dtype)) and self.expert_kernel(dtype).fills_gpu
+
     def _expert_kernels(self, dtype: DType) -> list[ExpertKernel]:
         machine = self.machine
         return [k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.measured_as in k.gpus]
