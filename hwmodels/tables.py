@@ -340,14 +340,16 @@ def scaled_experts(lines: Sequence[ExpertsLine], values: int, touched: float, to
     part in proportion to the bytes. A larger expert never takes less: a line below that
     of a smaller expert counts as its equal.
     """
-    sizes = np.array([line.shape.values for line in lines], dtype=float)
     times = np.maximum.accumulate([line(touched, tokens) for line in lines])
-    end = 0 if values <= sizes[0] else -1
+    longest = {float(line.shape.values): (us, line) for us, line in zip(times, lines, strict=True)}
+    sizes = np.array(list(longest))
     if sizes[0] < values < sizes[-1]:
-        last = len(sizes) - 1 - np.unique(sizes[::-1], return_index=True)[1]
-        return float(np.exp(np.interp(np.log(values), np.log(sizes[last]), np.log(times[last]))))
-    fixed = min(lines[end].fit.intercept, times[end])
-    return float(fixed + (times[end] - fixed) * values / sizes[end])
+        logs = np.log([us for us, _ in longest.values()])
+        return float(np.exp(np.interp(np.log(values), np.log(sizes), logs)))
+    end = sizes[0] if values <= sizes[0] else sizes[-1]
+    us, line = longest[end]
+    fixed = min(line.fit.intercept, us)
+    return float(fixed + (us - fixed) * values / end)
 
 
 @dataclass(frozen=True)

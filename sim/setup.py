@@ -98,7 +98,9 @@ class Setup:
         """
         chain = self.scenario.tree.shape is Shape.CHAIN
         overlap = self.machine.stack.overlap
-        ahead = overlap.schedule_ahead and overlap.speculative_schedule_ahead
+        block = self.drafter.method is Method.DFLASH
+        speculative = overlap.block_schedule_ahead if block else overlap.speculative_schedule_ahead
+        ahead = overlap.schedule_ahead and speculative
         return ahead and chain and self.verify_launch is LaunchMode.GRAPH
 
     @property
