@@ -11,7 +11,7 @@ import difflib
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 

@@ -42,7 +42,16 @@ TABLED = sorted({row["gpu"] for row in tables.rows("gemm")})
 every_entry = pytest.mark.parametrize(("kind", "name"), SHIPPED)
 OPTIONAL = {
     *("notes", "range", "reread_gb_s", "tile_rows", "small", "capture_limits", "hypothetical", "targets"),
-    *("aliases", "index", "linear_attention", "mlp_dtype", "head_dtype", "output_gate", "usual_interconnect"),
+    *(
+        "aliases",
+        "index",
+        "linear_attention",
+        "mlp_dtype",
+        "head_dtype",
+        "output_gate",
+        "usual_interconnect",
+        "usual_host",
+    ),
     *("accuracy", "depth_slope", "step_sd", "easy_share", "stated_slope"),
 }
 
@@ -368,7 +377,7 @@ def test_a_value_of_the_wrong_type_is_named(edit: Edit) -> None:
         (
             "source: datasheet",
             "source: datashet",
-            ":23: memory_bandwidth_gb_s.source: "
+            ":25: memory_bandwidth_gb_s.source: "
             "expected 'measured', 'fitted', 'scaled', 'datasheet' or 'assumed', "
             "got \"datashet\", did you mean 'datasheet'?",
         ),
