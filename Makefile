@@ -48,10 +48,11 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m sim bench
 
-# The reference result of every shipped scenario and sweep.
+# The reference result of every shipped scenario, sweep and published case.
 results: $(READY)
 	for name in $(SCENARIOS); do $(BIN)/python -m sim run scenarios/$$name.yaml --quiet || exit 1; done
 	for name in $(SWEEPS); do $(BIN)/python -m sim sweep scenarios/sweeps/$$name.yaml --restart --quiet || exit 1; done
+	$(BIN)/python -m sim validate --learn validation/residuals.csv --quiet
 
 schema: $(READY)
 	$(BIN)/python -m sim schema > scenarios/scenario.schema.json

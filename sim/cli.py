@@ -209,7 +209,11 @@ def validate(
         str, typer.Option(help="Only rows whose GPU, engine or system has these words, such as 'b200 vllm'.")
     ] = "",
     out: Annotated[
-        Path | None, typer.Option(help="Results go to OUT/<cases>/; results/validation/ by default.")
+        Path | None,
+        typer.Option(
+            help="Results go to OUT/<cases>/. By default results/validation/, or results/changed/validation/"
+            " where not all shipped cases are asked for."
+        ),
     ] = None,
     learn: Annotated[
         Path | None,
@@ -239,7 +243,8 @@ def validate(
 
     path = cases or shipped.cases()
     wanted = wishes(read(path), system)
-    folder = (out or Path("results/validation")) / path.stem
+    whole = cases is None and not system
+    folder = (out or Path("results/validation" if whole else "results/changed/validation")) / path.stem
     files.prepare(folder)
     try:
         with _progress(len(wanted), quiet or as_json, "predictions") as advance:

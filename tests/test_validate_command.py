@@ -33,7 +33,7 @@ def test_it_reports_and_writes(folder: Path) -> None:
     for words in ("measured", "predicted", "90 % interval", "MEASURED", "bias", "Skipped:", "a GPU of 2030"):
         assert words in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
-    written = {path.name for path in (folder / "results/validation/mine").iterdir()}
+    written = {path.name for path in (folder / "results/changed/validation/mine").iterdir()}
     assert written == {"report.txt", "validation.json", "rows.csv", "scatter.png", "scatter.svg"}
 
 
@@ -97,11 +97,11 @@ def test_an_interrupt_leaves_nothing_behind(folder: Path) -> None:
     (folder / "many.csv").write_text(text(many), encoding="utf-8")
     command = [sys.executable, "-m", "sim", "validate", "many.csv"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
-        while not (folder / "results/validation/many").is_dir():
+        while not (folder / "results/changed/validation/many").is_dir():
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors == "interrupted; nothing is written\n"
-    assert list((folder / "results/validation/many").iterdir()) == []
+    assert list((folder / "results/changed/validation/many").iterdir()) == []

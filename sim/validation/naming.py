@@ -28,7 +28,7 @@ _SEPARATORS = re.compile(r"[^a-z0-9.]+|\.(?![a-z0-9])|(?<![a-z0-9])\.")
 def words(text: str) -> str:
     """*text* in lower case, its words apart by single spaces and with one at both ends."""
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return f" {_SEPARATORS.sub(' ', plain).strip()} "
+    return f" {' '.join(_SEPARATORS.sub(' ', plain).split())} "
 
 
 class Match(NamedTuple):

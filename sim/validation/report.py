@@ -14,6 +14,7 @@ from hwmodels.estimate import Source
 from sim import files
 from sim.report import render
 from sim.validation.blame import Blame, Suspect, blame
+from sim.validation.translation import CaseKind
 from sim.validation.verdicts import Row, Score, Sign, Skipped, Validation, score
 
 WIDTH = 100
@@ -129,13 +130,21 @@ def _sign_lines(signs: Sequence[Sign]) -> list[str]:
 
 def _interval_lines(rows: Sequence[Row]) -> list[str]:
     """What widens the intervals beyond the ranges of figures."""
-    widths = sorted({row.discrepancy_sd for row in rows})
-    spread = f"{100 * widths[0]:.0f}" + (f" to {100 * widths[-1]:.0f}" if len(widths) > 1 else "")
+    lacking = [
+        f"{_range(rows, kind)} for {kind} rows" for kind in CaseKind if any(r.kind is kind for r in rows)
+    ]
     return [
         "",
-        "Intervals: ranges of figures, luck, the acceptance length's own uncertainty and one measurement's,"
-        f" and {spread} % (1 sigma) for what the model lacks, as the shipped cases of other systems show it.",
+        "Intervals: ranges of figures, luck, the acceptance length's own uncertainty, one measurement's, and"
+        " what the model lacks as the shipped cases of other systems show it (1 sigma):"
+        f" {', '.join(lacking)}.",
     ]
+
+
+def _range(rows: Sequence[Row], kind: CaseKind) -> str:
+    """``8 %`` or ``8-12 %``."""
+    widths = sorted({f"{100 * row.discrepancy_sd:2.0f}" for row in rows if row.kind is kind})
+    return f"{'-'.join(dict.fromkeys((widths[0].strip(), widths[-1].strip())))} %"
 
 
 def _worst(row: Row, found: Blame) -> list[RenderableType]:

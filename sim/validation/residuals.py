@@ -2,8 +2,9 @@
 
 No figure has a range for an effect that nobody modelled. The shipped cases show how far predictions are
 off beyond what their own uncertainty explains; a row's interval is widened by what *other* systems
-show, never its own (leave one system out). The term is the least standard deviation with which 90 % of those
-rows, every system with the same weight, would lie inside their intervals.
+show, never its own (leave one system out), and plain decoding and speculation are told apart. The term is the
+least standard deviation with which 90 % of those rows, every system with the same weight, would lie
+inside their intervals.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from scipy import special
 from sim import files
 from sim.validation import shipped
 from sim.validation.errors import CasesError
+from sim.validation.translation import CaseKind
 from sim.validation.uncertainty import LEVEL
 from sim.validation.verdicts import Row
 
@@ -54,9 +56,9 @@ def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
     )
 
 
-def discrepancy_sd(residuals: Sequence[Residual], system: str) -> float:
+def discrepancy_sd(residuals: Sequence[Residual], system: str, kind: CaseKind) -> float:
     """Standard deviation of what the model lacks on *system*, from the others; 0 where there are none."""
-    others = [residual for residual in residuals if residual.system != system]
+    others = [residual for residual in residuals if residual.system != system and residual.kind == kind]
     if not others:
         return 0.0
     counts: dict[str, int] = {}

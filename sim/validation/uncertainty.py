@@ -64,9 +64,14 @@ def draw(question: Question, prediction: Prediction) -> Draws:
     others = (prediction.luck, MEASUREMENT_SD, length_sd(question.case, question.kind))
     normals = _normals(len(model.families) + len(others) + 1)
     of_families, of_others = np.split(normals[:, :-1], [len(model.families)], axis=1)
-    factors = np.exp(of_families[:, model.family_of] * model.spreads)
+    factors = np.exp(of_families[:, model.family_of] * log_sd(model.spreads))
     slower = np.log(model.step_s(factors) / model.step_s(np.ones((1, len(model.spreads)))))
     return Draws(of_others @ np.array(others) - slower, normals[:, -1])
+
+
+def log_sd(spreads: Array) -> Array:
+    """Standard deviations of the logarithm of lognormal factors whose relative ones are *spreads*."""
+    return np.sqrt(np.log1p(spreads**2))
 
 
 def length_sd(case: Case, kind: CaseKind) -> float:

@@ -53,6 +53,8 @@ OPTIONAL = {
         "usual_host",
     ),
     *("accuracy", "depth_slope", "step_sd", "easy_share", "stated_slope"),
+    *("collective_base_us", "collective_hop_us", "cutoffs", "speculative", "largest"),
+    *("shared_expert_stream_max_tokens", "programmatic_launch_us"),
 }
 
 

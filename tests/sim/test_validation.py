@@ -98,11 +98,19 @@ def test_measurements_times_c_divide_the_ratio_by_c(base: Validation, tmp_path: 
         assert 1 + found[key].error == pytest.approx((1 + row.error) / factor)
 
 
-def test_throughput_is_proportional_to_the_acceptance_length(base: Validation, tmp_path: Path) -> None:
-    longer = by_key(validated(tmp_path, [DRAFTED | {"acceptance_length": "16"}]))
-    before = by_key(base)["D1", CaseKind.SPECULATIVE]
-    after = longer["D1", CaseKind.SPECULATIVE]
-    assert after.predicted / before.predicted == pytest.approx(16 / 8.01)
+def test_throughput_is_proportional_to_the_acceptance_length(tmp_path: Path) -> None:
+    """Of decoding alone: where prompts are counted, longer steps of tokens bring them sooner."""
+    alone = DRAFTED | {"workload": "decode bench", "context_tokens": "1000"}
+    rows = [alone | {"id": length, "acceptance_length": length} for length in ("2", "8", "16")]
+    found = by_key(validated(tmp_path, rows))
+    each = [found[length, CaseKind.SPECULATIVE].predicted / float(length) for length in ("2", "8", "16")]
+    assert each == pytest.approx([each[0]] * 3)
+
+
+def test_prompts_of_newcomers_cost_something(base: Validation, tmp_path: Path) -> None:
+    alone = [row | {"workload": "bench_one_batch"} for row in ROWS]
+    found = by_key(validated(tmp_path, alone))
+    assert all(found[key].predicted > row.predicted for key, row in by_key(base).items())
 
 
 def test_more_requests_give_more_and_a_longer_context_less(base: Validation, tmp_path: Path) -> None:
@@ -165,33 +173,37 @@ def test_lengths_are_as_sure_as_their_origin(tmp_path: Path) -> None:
     assert found[0] == pytest.approx(0.01 / math.sqrt(12) / 8.01)
 
 
+PLAIN_KIND = CaseKind.BASELINE
+
+
 def residual(system: str, log_error: float, log_sd: float = 0.0) -> Residual:
     return Residual("x", "baseline", system, log_error, log_sd)
 
 
 def test_a_system_says_nothing_of_itself() -> None:
     found = [residual("a", 1.0), residual("b", 0.1)]
-    assert discrepancy_sd(found, "b") == pytest.approx(1.0 / QUANTILE)
-    assert discrepancy_sd(found, "a") == pytest.approx(0.1 / QUANTILE)
-    assert discrepancy_sd(found[:1], "a") == 0
+    assert discrepancy_sd(found, "b", PLAIN_KIND) == pytest.approx(1.0 / QUANTILE)
+    assert discrepancy_sd(found, "a", PLAIN_KIND) == pytest.approx(0.1 / QUANTILE)
+    assert discrepancy_sd(found[:1], "a", PLAIN_KIND) == 0
+    assert discrepancy_sd(found, "a", CaseKind.SPECULATIVE) == 0
 
 
 def test_what_an_interval_explains_is_not_lacking() -> None:
-    assert discrepancy_sd([residual("a", 0.1, 0.2)], "b") == 0
-    some = discrepancy_sd([residual("a", 0.5, 0.1)], "b")
+    assert discrepancy_sd([residual("a", 0.1, 0.2)], "b", PLAIN_KIND) == 0
+    some = discrepancy_sd([residual("a", 0.5, 0.1)], "b", PLAIN_KIND)
     assert some == pytest.approx(math.sqrt((0.5 / QUANTILE) ** 2 - 0.01))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(-2, 2), st.floats(0, 0.5)), min_size=1))
 def test_the_discrepancy_covers_nine_rows_in_ten(rows: list[tuple[str, float, float]]) -> None:
     found = [residual(*row) for row in rows]
-    sd = discrepancy_sd(found, "a")
+    sd = discrepancy_sd(found, "a", PLAIN_KIND)
     others = [r for r in found if r.system != "a"]
     per_system = {r.system: sum(o.system == r.system for o in others) for r in others}
     weights = [1 / per_system[r.system] for r in others]
     inside = [abs(r.log_error) <= QUANTILE * math.hypot(r.log_sd, sd) * (1 + 1e-9) for r in others]
     assert sum(w for w, ok in zip(weights, inside, strict=True) if ok) >= 0.9 * sum(weights) - 1e-9
-    assert discrepancy_sd(found[::-1], "a") == sd
+    assert discrepancy_sd(found[::-1], "a", PLAIN_KIND) == sd
 
 
 def test_residuals_go_into_a_file_and_come_back(base: Validation, tmp_path: Path) -> None:
@@ -201,7 +213,7 @@ def test_residuals_go_into_a_file_and_come_back(base: Validation, tmp_path: Path
     assert [row.predicted for row in widened.rows] == [row.predicted for row in base.rows]
     for row, off in zip(widened.rows, found, strict=True):
         assert off.log_error == pytest.approx(math.log(row.predicted / row.measured), abs=1e-5)
-        assert row.discrepancy_sd == discrepancy_sd(found, row.system)
+        assert row.discrepancy_sd == discrepancy_sd(found, row.system, row.kind)
 
 
 def test_blame_closes_the_gap(base: Validation) -> None:
