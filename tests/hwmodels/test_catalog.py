@@ -51,6 +51,7 @@ OPTIONAL = {
         "output_gate",
         "usual_interconnect",
         "usual_host",
+        "grouped_attention",
     ),
     *("accuracy", "depth_slope", "step_sd", "easy_share", "stated_slope"),
     *("collective_base_us", "collective_hop_us", "cutoffs", "speculative", "largest"),
@@ -419,7 +420,7 @@ def test_sizes_of_a_model_must_agree(tmp_path: Path, old: str, new: str, expecte
 
 def test_no_shipped_file_comes_near_the_limits() -> None:
     sizes = [path_of(kind, name).stat().st_size for kind, name in SHIPPED]
-    assert max(sizes) < documents.MAX_BYTES / 10
+    assert max(sizes) < documents.MAX_BYTES / 5
 
 
 @pytest.mark.parametrize("word", ["assumed", "ASSUMED", "Assumed"])
