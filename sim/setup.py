@@ -9,6 +9,7 @@ from math import ceil
 from pathlib import Path
 
 from hwmodels import catalog, sampled
+from hwmodels.catalog import BlockSchedule
 from hwmodels.cost import CostModel, Machine
 from hwmodels.drafters import Drafter, Method
 from hwmodels.errors import HardwareError
@@ -98,20 +99,22 @@ class Setup:
         """
         chain = self.scenario.tree.shape is Shape.CHAIN
         overlap = self.machine.stack.overlap
-        waits = overlap.block_prepare_us
-        block = self.drafter.method is Method.DFLASH
-        nothing_waits = waits is not None and waits.value == 0
-        ahead = overlap.schedule_ahead and (nothing_waits if block else overlap.speculative_schedule_ahead)
+        if self.drafter.method is Method.DFLASH:
+            return self._drafts_block(BlockSchedule.AHEAD)
+        ahead = overlap.schedule_ahead and overlap.speculative_schedule_ahead
         return ahead and chain and self.verify_launch is LaunchMode.GRAPH
 
     @property
-    def prepares_alone(self) -> bool:
-        """Whether only the preparation of a block drafter's chain waits for the step before."""
-        overlap, scenario = self.machine.stack.overlap, self.scenario
-        chain = scenario.tree.shape is Shape.CHAIN and self.drafter.method is Method.DFLASH
-        known = overlap.schedule_ahead and overlap.block_prepare_us is not None
-        graph = self.verify_launch is LaunchMode.GRAPH
-        return chain and known and graph and not (scenario.is_plain or self.speculates_ahead)
+    def schedules_beside_verify(self) -> bool:
+        """Whether the host prepares the next step while this one is verified, but waits for the draft."""
+        return self._drafts_block(BlockSchedule.BESIDE_VERIFY)
+
+    def _drafts_block(self, when: BlockSchedule) -> bool:
+        """Whether a step drafts a chain with a block drafter and is prepared *when*."""
+        block = self.drafter.method is Method.DFLASH and self.scenario.tree.shape is Shape.CHAIN
+        overlap = self.machine.stack.overlap
+        chosen = overlap.schedule_ahead and overlap.block_schedule is when
+        return block and chosen and self.verify_launch is LaunchMode.GRAPH
 
     @property
     def draft_launch(self) -> LaunchMode:

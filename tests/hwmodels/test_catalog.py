@@ -42,7 +42,17 @@ TABLED = sorted({row["gpu"] for row in tables.rows("gemm")})
 every_entry = pytest.mark.parametrize(("kind", "name"), SHIPPED)
 OPTIONAL = {
     *("notes", "range", "reread_gb_s", "tile_rows", "small", "capture_limits", "hypothetical", "targets"),
-    *("aliases", "index", "linear_attention", "mlp_dtype", "head_dtype", "output_gate", "usual_interconnect"),
+    *(
+        "aliases",
+        "index",
+        "linear_attention",
+        "mlp_dtype",
+        "head_dtype",
+        "output_gate",
+        "usual_interconnect",
+        "usual_host",
+        "grouped_attention",
+    ),
     *("accuracy", "depth_slope", "step_sd", "easy_share", "stated_slope"),
     *("grouped_attention", "usual_host", "serial_us_per_1k_context"),
     *("collective_base_us", "collective_hop_us", "cutoffs", "speculative", "largest"),
