@@ -30,6 +30,14 @@ class Beyond(Enum):
     """Attention is launched by itself, what lies between as graphs."""
 
 
+class Sizes(Strict):
+    """*first*, *first* + *step* and so on up to *last*."""
+
+    first: int = Field(ge=1)
+    last: int
+    step: int = Field(ge=1)
+
+
 class Largest(Strict):
     """The largest captured batch on GPUs with less than *below_gib* of memory."""
 
@@ -39,11 +47,11 @@ class Largest(Strict):
 
 
 class Captured(Strict):
-    """The sizes of captured batches, as runs (first, last, step) with both ends, rising."""
+    """The sizes of captured batches, rising."""
 
     unit: BatchUnit
-    plain: tuple[tuple[int, int, int], ...] = Field(min_length=1)
-    speculative: tuple[tuple[int, int, int], ...] | None = None
+    plain: tuple[Sizes, ...] = Field(min_length=1)
+    speculative: tuple[Sizes, ...] | None = Field(default=None, min_length=1)
     """Sizes captured with a drafter, where they differ."""
     largest: tuple[Largest, ...] = ()
     """Smaller limits on smaller GPUs, rising with memory."""
@@ -53,9 +61,9 @@ class Captured(Strict):
     @model_validator(mode="after")
     def _sizes_rise(self) -> Self:
         for runs in (self.plain, self.speculative or self.plain):
-            sizes = _sizes(runs)
-            if sizes != sorted(set(sizes)) or sizes[0] < 1:
-                raise ValueError(f"captured sizes must rise from at least 1, got {runs}")
+            sizes = _listed(runs)
+            if not sizes or sizes != sorted(set(sizes)):
+                raise ValueError(f"captured sizes must rise, got {sizes}")
         return self
 
     def limit(self, ranks: int, memory_gib: float) -> int | None:
@@ -71,7 +79,7 @@ class Captured(Strict):
         None where all are smaller.
         """
         drafted = queries > 1 and self.speculative is not None
-        sizes = _sizes(self.speculative if drafted and self.speculative else self.plain)
+        sizes = _listed(self.speculative if drafted and self.speculative else self.plain)
         most = self.limit(ranks, memory_gib) or sizes[-1]
         per_request = queries if self.unit is BatchUnit.TOKENS else 1
         for size in sizes:
@@ -81,5 +89,5 @@ class Captured(Strict):
         return None
 
 
-def _sizes(runs: tuple[tuple[int, int, int], ...]) -> list[int]:
-    return [size for first, last, step in runs for size in range(first, last + 1, step)]
+def _listed(runs: tuple[Sizes, ...]) -> list[int]:
+    return [size for run in runs for size in range(run.first, run.last + 1, run.step)]

@@ -259,12 +259,18 @@ class Overlap(Strict):
 
     shared_expert_stream: bool
     """Shared expert on a second stream beside router and routed experts."""
+    shared_expert_stream_max_tokens: int | None = Field(default=None, ge=0)
+    """Passes of more tokens keep to one stream."""
     fused_allreduce_norm: bool
     """Residual add and RMSNorm inside the AllReduce kernel."""
     schedule_ahead: bool
     """In plain decoding the host prepares the next step while the GPU runs this one."""
     speculative_schedule_ahead: bool
-    """A stack that schedules ahead does so with drafted chains too; a draft tree is always waited for."""
+    """A stack that schedules ahead does so with chains of a sequential drafter too; trees are waited for."""
+    block_schedule_ahead: bool
+    """The same with chains of a block drafter."""
+    programmatic_launch_us: Figure | None = None
+    """What programmatic dependent launch takes off the gap before every kernel, where the stack uses it."""
     ref: str
 
 

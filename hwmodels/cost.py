@@ -123,6 +123,18 @@ class CostModel:
                 return Bound.HOST
 
     def _from_figures(self, work: Work) -> Estimate:
+        """From tables and figures, less what programmatic dependent launch hides of the gap to a kernel."""
+        found, saved = self._in_full(work), self.machine.stack.overlap.programmatic_launch_us
+        if saved is None or isinstance(work, StreamContention) or not isinstance(work, GpuWork):
+            return found
+        return replace(
+            found,
+            seconds=max(0.0, found.seconds - saved.value * US, self.floor_seconds(work)),
+            source=weakest(found.source, saved.source),
+            evidence=f"{found.evidence}, less {saved.value:g} us by programmatic launch",
+        )
+
+    def _in_full(self, work: Work) -> Estimate:
         match work:
             case Gemm():
                 return self._gemm(work)
@@ -241,9 +253,10 @@ class CostModel:
         lines = self._expert_lines(work.dtype)
         if not lines:
             return self._streamed(work, self.machine.stack.dispatch.expert_kernels.value)
-        measured, own = lookup.experts(lines, work)
-        seconds = max(self._here(measured), self.floor_seconds(work))
         kernel = self.expert_kernel(work.dtype)
+        others = tables.expert_lines_of_other_builds(self.machine.gpu.measured_as, kernel, work.dtype)
+        measured, own = lookup.experts(lines, others, work)
+        seconds = max(self._here(measured), self.floor_seconds(work))
         if own is None:
             return Estimate(
                 seconds=seconds,
@@ -253,12 +266,12 @@ class CostModel:
                 evidence=f"by bytes of an expert, from {len(lines)} other shapes such as {lines[-1].name}",
             )
         how = f"{own.fit.intercept:.1f} + {own.fit.slope:.3f} U us"
-        if own.least(work.tokens) > own.fit(work.touched):
+        if own.least(work.touched) > own.fit(work.touched):
             how = "rows of few tokens (a lower bound, above the fit)"
         return Estimate(
             seconds=seconds,
             spread=own.fit.max_relative_error,
-            source=self._carried(Source.FITTED, kernel.framework),
+            source=self._carried(Source.FITTED if own in lines else Source.SCALED, kernel.framework),
             bound=Bound.MEMORY,
             evidence=f"{how}, {own.name}",
         )

@@ -128,7 +128,8 @@ class Eagle(Drafter):
     """Target layers, as wide as the drafter, that one projection fuses."""
     vocab: Size
     """Tokens that its LM head knows; often fewer than the target's."""
-    head_dtype: DType
+    head_dtype: DType = DType.BF16
+    """Its LM head; quantised checkpoints mostly leave it alone."""
 
     @property
     def stored_as(self) -> DType:

@@ -93,10 +93,15 @@ def _caveat(wanted: DType, measured: DType, other: str | None) -> str | None:
     return "; ".join(part for part in (cache, other) if part) or None
 
 
-def experts(lines: Sequence[ExpertsLine], work: GroupedExperts) -> tuple[float, ExpertsLine | None]:
-    """us of *work*, and the line of its own shape; None where *lines* of other shapes were scaled."""
+def experts(
+    lines: Sequence[ExpertsLine], others: Sequence[ExpertsLine], work: GroupedExperts
+) -> tuple[float, ExpertsLine | None]:
+    """us of *work*, and the line of its own shape, of *lines* or else of *others*, other builds' ones.
+
+    None where neither has its shape, and *lines* of other shapes were scaled.
+    """
     wanted = ExpertShape(work.experts, work.hidden, work.intermediate, work.top_k)
-    own = next((line for line in lines if line.shape == wanted), None)
+    own = next((line for line in (*lines, *others) if line.shape == wanted), None)
     if own is not None:
         return own(work.touched, work.tokens), own
     return tables.scaled_experts(lines, wanted.values, work.touched, work.tokens), None

@@ -9,6 +9,7 @@ sweeps; the AllReduce table is not, because algorithm switches are real.
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -237,15 +238,15 @@ class ExpertShape(NamedTuple):
 class ExpertsLine:
     """Expert-layer time as a line in the experts touched, and what few or many tokens add.
 
-    ``max(a + b U, least(tokens)) + crowd(tokens)``.
+    ``max(a + b U, least(U)) + crowd(tokens)``.
     """
 
     shape: ExpertShape
     fit: AffineFit
     """us against distinct experts, from balanced rows that read DRAM."""
-    warm_tokens: Array
+    warm_touched: Array
     warm_us: Array
-    """Rows of few tokens, possibly L2-warm: lower bounds."""
+    """us against distinct experts in rows of few tokens, possibly L2-warm: lower bounds."""
     crowd_tokens: Array
     crowd_us: Array
     """What rows of many tokens take beyond reading all experts, from 0 where all are first touched."""
@@ -253,11 +254,11 @@ class ExpertsLine:
 
     def __call__(self, touched: float, tokens: float) -> float:
         """us for *tokens* tokens that reach *touched* distinct experts."""
-        return max(self.fit(touched), self.least(tokens)) + self.crowd(tokens)
+        return max(self.fit(touched), self.least(touched)) + self.crowd(tokens)
 
-    def least(self, tokens: float) -> float:
-        """us that *tokens* tokens take at least, by the rows of few tokens."""
-        return float(np.interp(tokens, self.warm_tokens, self.warm_us))
+    def least(self, touched: float) -> float:
+        """us that *touched* distinct experts take at least, by the rows of few tokens."""
+        return float(np.interp(touched, self.warm_touched, self.warm_us))
 
     def crowd(self, tokens: float) -> float:
         """us that *tokens* tokens take beyond the bytes; in proportion to them beyond the rows."""
@@ -286,6 +287,26 @@ def expert_lines(gpu: str, kernel: Selector, dtype: DType) -> tuple[ExpertsLine,
     return tuple(sorted(lines, key=lambda line: (line.shape.values, line.shape)))
 
 
+@cache
+def expert_lines_of_other_builds(gpu: str, kernel: Selector, dtype: DType) -> tuple[ExpertsLine, ...]:
+    """Lines of the same kernel in other versions and engines: this engine's come first, newest first."""
+    builds = {
+        (row["framework"], row["version"])
+        for row in rows("experts")
+        if (row["gpu"], row["kernel"], row["dtype"]) == (gpu, kernel.kernel, dtype.value)
+    }
+    builds.discard((kernel.framework, kernel.version))
+    newest = sorted(
+        builds, key=lambda build: (build[0] == kernel.framework, _version(build[1])), reverse=True
+    )
+    others = [kernel.model_copy(update={"framework": f, "version": v}) for f, v in newest]
+    return tuple(line for other in others for line in expert_lines(gpu, other, dtype))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
 def _line(shape: ExpertShape, mean: dict[int, float], name: str) -> ExpertsLine:
     """The line through *mean* us by tokens.
 
@@ -304,7 +325,7 @@ def _line(shape: ExpertShape, mean: dict[int, float], name: str) -> ExpertsLine:
     return ExpertsLine(
         shape,
         fit,
-        np.array(warm, dtype=float),
+        np.array([touched[t] for t in warm], dtype=float),
         np.maximum.accumulate([mean[t] for t in warm]),
         np.array(crowd, dtype=float),
         np.maximum.accumulate(extra),
@@ -319,14 +340,16 @@ def scaled_experts(lines: Sequence[ExpertsLine], values: int, touched: float, to
     part in proportion to the bytes. A larger expert never takes less: a line below that
     of a smaller expert counts as its equal.
     """
-    sizes = np.array([line.shape.values for line in lines], dtype=float)
     times = np.maximum.accumulate([line(touched, tokens) for line in lines])
-    end = 0 if values <= sizes[0] else -1
+    longest = {float(line.shape.values): (us, line) for us, line in zip(times, lines, strict=True)}
+    sizes = np.array(list(longest))
     if sizes[0] < values < sizes[-1]:
-        last = len(sizes) - 1 - np.unique(sizes[::-1], return_index=True)[1]
-        return float(np.exp(np.interp(np.log(values), np.log(sizes[last]), np.log(times[last]))))
-    fixed = min(lines[end].fit.intercept, times[end])
-    return float(fixed + (times[end] - fixed) * values / sizes[end])
+        logs = np.log([us for us, _ in longest.values()])
+        return float(np.exp(np.interp(np.log(values), np.log(sizes), logs)))
+    end = sizes[0] if values <= sizes[0] else sizes[-1]
+    us, line = longest[end]
+    fixed = min(line.fit.intercept, us)
+    return float(fixed + (us - fixed) * values / end)
 
 
 @dataclass(frozen=True)

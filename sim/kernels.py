@@ -292,7 +292,7 @@ def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterat
     routed ones; ``StreamContention`` charges its weight bytes to the main stream.
     """
     model, tokens = setup.model, shape.tokens
-    beside = setup.machine.stack.overlap.shared_expert_stream and routed.shared > 0
+    beside = routed.shared > 0 and _two_streams(setup, tokens)
     width = routed.shared * routed.intermediate // setup.machine.ranks
     shared = list(_gated_mlp(setup, tokens, width)) if routed.shared else []
     if beside:
@@ -310,6 +310,13 @@ def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterat
         yield from shared
     if shared:
         yield _small(3 * tokens * model.hidden)._replace(joins=True)
+
+
+def _two_streams(setup: Setup, tokens: int) -> bool:
+    """True where the shared expert has a stream of its own in a pass of *tokens*."""
+    overlap = setup.machine.stack.overlap
+    most = overlap.shared_expert_stream_max_tokens
+    return overlap.shared_expert_stream and (most is None or tokens <= most)
 
 
 def _experts(setup: Setup, tokens: int, routed: RoutedExperts) -> GroupedExperts:

@@ -90,6 +90,6 @@ def state_bytes(model: TargetModel, requests: int, ranks: int) -> float:
     return requests * linear.layers * (recurrent + convolution) / ranks
 
 
-def cache_room_bytes(memory: KvMemory, gpu_gib: float, weights: float) -> float:
-    """What a GPU of *gpu_gib* has left for the cache beside *weights* bytes; below 0 if nothing."""
-    return (gpu_gib * memory.fraction.value - memory.workspace_gib.value) * GIB - weights
+def usable_gib(memory: KvMemory, gpu_gib: float, fraction: float | None) -> float:
+    """What an engine uses of a GPU of *gpu_gib* for weights and cache; *fraction* where it is told so."""
+    return gpu_gib * (fraction or memory.fraction.value) - memory.workspace_gib.value

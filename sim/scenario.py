@@ -205,6 +205,8 @@ class KvCache(Strict):
     dtype: DType = DType.BF16
     run_tokens: int = Field(default=MAX_CONTEXT, ge=1, le=MAX_CONTEXT)
     """Cached tokens that lie contiguously in memory; small values are a fragmented cache."""
+    memory_fraction: float | None = Field(default=None, gt=0, le=1)
+    """Of a GPU's memory, for weights and cache, as engines are told; the stack's default where left out."""
 
     @model_validator(mode="after")
     def _cache_type(self) -> Self:

@@ -52,7 +52,8 @@ class Setup:
         weights = memory.target_bytes_per_rank(self.model, ranks)
         if not scenario.is_plain:
             weights += memory.drafter_bytes_per_rank(self.drafter, ranks)
-        room = memory.cache_room_bytes(stack.memory, self.machine.gpu.memory_gib.value, weights)
+        gib = memory.usable_gib(stack.memory, self.machine.gpu.memory_gib.value, scenario.kv.memory_fraction)
+        room = gib * memory.GIB - weights
         block = memory.cache_bytes(self.model, stack.memory.block_tokens, scenario.kv.dtype, ranks)
         # Of every block in a row a rank holds one of dcp.
         tokens = -(-scenario.request_tokens // (stack.memory.block_tokens * scenario.dcp))
@@ -97,7 +98,9 @@ class Setup:
         """
         chain = self.scenario.tree.shape is Shape.CHAIN
         overlap = self.machine.stack.overlap
-        ahead = overlap.schedule_ahead and overlap.speculative_schedule_ahead
+        block = self.drafter.method is Method.DFLASH
+        speculative = overlap.block_schedule_ahead if block else overlap.speculative_schedule_ahead
+        ahead = overlap.schedule_ahead and speculative
         return ahead and chain and self.verify_launch is LaunchMode.GRAPH
 
     @property
@@ -217,8 +220,7 @@ def _check_memory(setup: Setup) -> None:
     needed += memory.state_bytes(setup.model, 1, machine.ranks)
     if not setup.scenario.is_plain:
         needed += memory.drafter_bytes_per_rank(setup.drafter, machine.ranks)
-    needed += stack.memory.workspace_gib.value * memory.GIB
-    usable = gpu.memory_gib.value * stack.memory.fraction.value
+    usable = memory.usable_gib(stack.memory, gpu.memory_gib.value, setup.scenario.kv.memory_fraction)
     raise HardwareError(
         gpu.name,
         f"{setup.model.name} on {machine.ranks} GPUs with one request of {tokens:,} cached tokens needs"

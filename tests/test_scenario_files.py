@@ -41,7 +41,7 @@ BAD = {
     ),
     "unknown key, nothing near": (
         changed("  budget: 8", "  budget: 8\n  zzz: 1"),
-        "bad.yaml:10: tree.zzz: unknown key (known: budget, builder, shape, workers)",
+        "bad.yaml:10: tree.zzz: unknown key (known: budget, builder, shape, top_k, workers)",
     ),
     "text for a number": (
         changed("budget: 8", "budget: '8'"),

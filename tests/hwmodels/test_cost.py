@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hwmodels import catalog, tables
 from hwmodels.catalog import Kind
 from hwmodels.cost import CostModel, Machine
+from hwmodels.entry import Figure
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Source, weakest
 from hwmodels.work import (
@@ -29,6 +30,7 @@ from hwmodels.work import (
     Gemm,
     GpuKernel,
     GpuTask,
+    GpuWork,
     GqaAttention,
     GraphLaunch,
     GroupedExperts,
@@ -43,6 +45,7 @@ PCIE = ("pcie5_nccl", "pcie5_p2p_one_socket", "pcie5_dual_socket", "pcie5_dual_s
 FABRICS = {
     "b200_sxm": ("nvlink5",),
     "b300_sxm": ("nvlink5",),
+    "gb200": ("nvlink5",),
     "h100_sxm": ("nvlink4",),
     "h200_sxm": ("nvlink4",),
     "rtx_pro_6000_server": PCIE,
@@ -66,9 +69,18 @@ MODELS = [
 B300 = CostModel(machine("b300_sxm", "nvlink5", "sglang"))
 H200 = CostModel(machine("h200_sxm", "nvlink4", "sglang"))
 PRO_6000 = CostModel(machine("rtx_pro_6000_server", "pcie5_dual_socket", "sglang"))
+PRO_6000_VLLM = CostModel(machine("rtx_pro_6000_server", "pcie5_nccl", "vllm"))
 PRO_6000_NATIVE = CostModel(machine("rtx_pro_6000_server", "pcie5_p2p_one_socket", "native"))
 
+BARE = [
+    CostModel(machine(gpu, "pcie4_two_gpus", stack))
+    for gpu in ("rtx_3090", "rtx_a6000")
+    for stack in ("vllm", "sglang", "lucebox")
+]
+"""GPUs that no table knows."""
+
 models = st.sampled_from(MODELS)
+bare = st.sampled_from(BARE)
 few = st.integers(1, 200)
 many = st.integers(1, 300_000)
 sizes_bytes = st.integers(1, 2**26)
@@ -103,12 +115,13 @@ MLA: Works = st.builds(
 )
 GQA: Works = st.builds(
     GqaAttention,
+    requests=few,
     queries=few,
     context=many,
     window=st.integers(1, 4096),
     heads=few,
     kv_heads=few,
-    head_dim=few,
+    head_dim=st.sampled_from([64, 96, 128, 256]),
     dtype=st.just(DType.BF16),
 )
 ELEMENTWISE: Works = st.builds(Elementwise, sizes_bytes)
@@ -122,6 +135,14 @@ COPIES: Works = st.builds(Copy, sizes_bytes, st.sampled_from(CopyDirection))
 GRAPHS: Works = st.builds(GraphLaunch, few)
 EAGER: Works = st.builds(EagerLaunch, few, st.booleans())
 HOST: Works = st.builds(HostWork, st.sampled_from(HostTask), few)
+ON_BARE: Works = st.one_of(
+    st.builds(Gemm, m=few, n=few, k=few, dtype=st.sampled_from([DType.BF16, DType.INT4])),
+    BATCHED,
+    EXPERTS,
+    MLA,
+    GQA,
+    ELEMENTWISE,
+)
 ON_GPU: Works = st.one_of(GEMMS, BATCHED, EXPERTS, MLA, GQA, ELEMENTWISE, CONTENTION, KERNELS)
 ANY: Works = st.one_of(ON_GPU, REDUCES, GATHERS, COPIES, GRAPHS, EAGER, HOST, st.just(Barrier()))
 
@@ -130,7 +151,8 @@ GROWING = {
     "batched_gemm": (BATCHED, "batch m n k"),
     "experts": (EXPERTS, "touched tokens hidden intermediate"),
     "mla": (MLA, "context queries requests"),
-    "gqa": (GQA, "context queries window heads kv_heads"),
+    # Not its kv_heads: smaller groups of heads fill fewer tiles.
+    "gqa": (GQA, "context queries window heads requests"),
     "elementwise": (ELEMENTWISE, "size_bytes"),
     "contention": (CONTENTION, "size_bytes"),
     "allreduce": (CLOSED_FORM, "size_bytes"),
@@ -169,6 +191,12 @@ def kimi_experts(tokens: int, touched: float, dtype: DType = DType.INT4) -> Grou
 def attention(requests: int, queries: int, context: int, run_tokens: int = 2**20) -> MlaAttention:
     sizes = {"requests": requests, "queries": queries, "context": context, "run_tokens": run_tokens}
     return MlaAttention(heads=8, latent=576, dtype=DType.BF16, **sizes)
+
+
+def grouped(requests: int, queries: int, context: int, dtype: DType = DType.BF16) -> GqaAttention:
+    """Attention of Qwen3-8B on one GPU."""
+    sizes = {"requests": requests, "queries": queries, "context": context}
+    return GqaAttention(window=None, heads=32, kv_heads=8, head_dim=128, dtype=dtype, **sizes)
 
 
 @pytest.mark.parametrize(("works", "size"), LAWS)
@@ -223,7 +251,7 @@ def measured(model: CostModel, ranks: int) -> dict[int, float]:
     """Published mean us by message bytes, each from the algorithm that is used at that size."""
     link, gpu = model.machine.interconnect, model.machine.gpu.measured_as
     rows = [r for r in tables.rows("allreduce") if (r["fabric"], r["ranks"]) == (link.fabric, str(ranks))]
-    own = [r for r in rows if r["gpu"] == gpu] or rows
+    own = [r for r in rows if r["gpu"] == gpu] or [r for r in rows if r["gpu"] == min(r["gpu"] for r in rows)]
     found: dict[int, list[float]] = defaultdict(list)
     for row in own:
         if row["algorithm"] == algorithm(model, int(row["message_bytes"])):
@@ -283,6 +311,33 @@ def test_blocks_of_heads_that_read_the_cache_apart_are_like_requests() -> None:
     assert seconds(PRO_6000, wide) == seconds(PRO_6000, replace(attention(4, 1, 30_000), heads=16))
 
 
+SAVED = Figure(value=0.96, source=Source.SCALED, ref="pegainfer#569, the raw gap that it removes")
+
+
+def with_programmatic_launch(model: CostModel) -> CostModel:
+    stack = model.machine.stack
+    overlap = stack.overlap.model_copy(update={"programmatic_launch_us": SAVED})
+    changed = stack.model_copy(update={"overlap": overlap})
+    return CostModel(replace(model.machine, stack=changed))
+
+
+def test_no_published_stack_is_said_to_launch_programmatically() -> None:
+    assert {model.machine.stack.overlap.programmatic_launch_us for model in MODELS} == {None}
+
+
+@given(st.one_of(GEMMS, BATCHED, MLA, GQA))
+def test_programmatic_launch_takes_its_gap_off_every_kernel(work: GpuWork) -> None:
+    usual, quick = B300.estimate(work), with_programmatic_launch(B300).estimate(work)
+    expected = max(usual.seconds - 0.96e-6, B300.floor_seconds(work))
+    assert quick.seconds == pytest.approx(expected)
+    assert quick.source is not Source.MEASURED
+
+
+@given(st.one_of(REDUCES, GRAPHS))
+def test_programmatic_launch_is_of_kernels_alone(work: Work) -> None:
+    assert with_programmatic_launch(B300).estimate(work) == B300.estimate(work)
+
+
 def test_small_messages_on_pcie_take_the_one_shot_kernel() -> None:
     limit = int(PRO_6000_NATIVE.machine.interconnect.small_message_algorithm_max_bytes.value)
     assert "one_shot" in PRO_6000_NATIVE.estimate(AllReduce(limit, 8)).evidence
@@ -324,7 +379,8 @@ def test_elsewhere_a_cutoff_changes_nothing(segment: tuple[int, int, int], fract
     ("work", "source"),
     [
         (Gemm(9, 7168, 8192, DType.BF16), Source.MEASURED),
-        (Gemm(200, 7168, 8192, DType.BF16), Source.FITTED),
+        (Gemm(200, 7168, 8192, DType.BF16), Source.MEASURED),
+        (Gemm(2000, 7168, 8192, DType.BF16), Source.DATASHEET),
         (kimi_experts(9, 66.3), Source.FITTED),
         (replace(kimi_experts(9, 66.3), hidden=4096), Source.SCALED),
         (replace(kimi_experts(9, 66.3), experts=256), Source.SCALED),
@@ -332,6 +388,12 @@ def test_elsewhere_a_cutoff_changes_nothing(segment: tuple[int, int, int], fract
         (attention(1, 9, 4096), Source.ASSUMED),
         (attention(1, 1, 4096, run_tokens=16), Source.ASSUMED),
         (attention(1, 1, 200_000), Source.SCALED),
+        (replace(attention(1, 1, 4096), heads=3), Source.SCALED),
+        (grouped(1, 1, 4096), Source.MEASURED),
+        (grouped(1, 16, 4096), Source.ASSUMED),
+        (grouped(1, 1, 200_000), Source.SCALED),
+        (replace(grouped(1, 1, 4096), heads=33), Source.SCALED),
+        (replace(grouped(1, 1, 4096), head_dim=16), Source.FITTED),
         (AllReduce(131_072, 8), Source.MEASURED),
         (AllReduce(2**24, 8), Source.SCALED),
         (AllReduce(131_072, 3), Source.SCALED),
@@ -396,8 +458,100 @@ def test_beyond_the_table_a_gemm_reads_its_weights(model: CostModel) -> None:
 
 
 def test_experts_of_another_size_scale_with_their_bytes() -> None:
-    half = replace(kimi_experts(64, 300), intermediate=128)
-    assert seconds(B300, half) == pytest.approx(seconds(B300, kimi_experts(64, 150)))
+    fixed = (
+        tables.expert_lines("b300_sxm", B300.expert_kernel(DType.INT4), DType.INT4)[0].fit.intercept * 1e-6
+    )
+    whole, half = kimi_experts(64, 300), replace(kimi_experts(64, 300), intermediate=128)
+    assert seconds(B300, half) - fixed == pytest.approx((seconds(B300, whole) - fixed) / 2)
+
+
+# Published by aiconfigurator-core 0.12.0: one token's 8 experts of 128, and 16 tokens that reach all of them.
+@pytest.mark.parametrize(("tokens", "touched", "us"), [(8, 64, 97.6), (16, 128, 180.2), (512, 128, 208.5)])
+def test_experts_reproduce_the_published_table(tokens: int, touched: float, us: float) -> None:
+    b200 = CostModel(machine("b200_sxm", "nvlink5", "sglang"))
+    work = GroupedExperts(
+        tokens=tokens,
+        touched=touched,
+        experts=128,
+        top_k=8,
+        hidden=2048,
+        intermediate=768,
+        dtype=DType.BF16,
+    )
+    assert seconds(b200, work) * 1e6 == pytest.approx(us, rel=0.02)
+    assert b200.estimate(work).source is Source.FITTED
+
+
+# DeepSeek's experts have the size of Kimi's; only their number differs.
+def test_a_shape_of_the_same_expert_takes_its_line() -> None:
+    deepseek = replace(kimi_experts(4, 30, DType.NVFP4), experts=256)
+    assert seconds(B300, deepseek) == pytest.approx(seconds(B300, kimi_experts(4, 30, DType.NVFP4)), rel=0.02)
+    assert B300.estimate(deepseek).source is Source.SCALED
+
+
+# Published by aiconfigurator-core 0.12.0, FlashAttention 3 with one query.
+@pytest.mark.parametrize(
+    ("requests", "context", "us"), [(1, 2048, 12.4), (8, 2048, 27.2), (32, 16384, 483.7)]
+)
+def test_grouped_attention_reproduces_the_published_table(requests: int, context: int, us: float) -> None:
+    assert seconds(H200, grouped(requests, 1, context)) * 1e6 == pytest.approx(us, rel=0.02)
+
+
+@given(st.integers(1, 64), st.integers(2, 32), st.integers(128, 32_768))
+def test_the_queries_of_one_tile_share_a_pass(requests: int, queries: int, context: int) -> None:
+    # Four heads of one cache: 32 queries fill a tile of 128 rows.
+    one, several = grouped(requests, 1, context), grouped(requests, queries, context)
+    assert seconds(H200, several) == pytest.approx(max(seconds(H200, one), H200.floor_seconds(several)))
+
+
+def test_beyond_a_tile_the_cache_is_read_again() -> None:
+    extra = seconds(H200, grouped(1, 64, 32_768)) - seconds(H200, grouped(1, 32, 32_768))
+    assert extra == pytest.approx(32_768 * 2 * 8 * 128 * 2 / achieved(H200))
+
+
+@given(st.integers(1, 64), st.integers(2, 131_072))
+def test_without_fp8_rows_a_cache_takes_the_bf16_time(requests: int, context: int) -> None:
+    fp8 = replace(attention(requests, 1, context), dtype=DType.FP8)
+    found = PRO_6000.estimate(fp8)
+    assert found.seconds == seconds(PRO_6000, attention(requests, 1, context))
+    assert found.source is Source.SCALED
+    assert "an fp8 cache takes the bfloat16 time" in found.evidence
+
+
+@given(models, st.integers(1, 64), st.integers(1, 131_072))
+def test_heads_between_two_measured_counts_take_the_larger(
+    model: CostModel, requests: int, context: int
+) -> None:
+    work = attention(requests, 1, context)
+    assert seconds(model, replace(work, heads=12)) == seconds(model, replace(work, heads=16))
+
+
+@given(models, few, st.integers(1, 100_000))
+def test_more_heads_than_measured_take_another_pass(model: CostModel, requests: int, context: int) -> None:
+    work = replace(attention(requests, 1, context), heads=64)
+    assert seconds(model, replace(work, heads=128)) >= 2 * seconds(model, work) * (1 - 1e-9)
+
+
+@given(bare, ON_BARE)
+def test_a_gpu_without_tables_is_costed_by_its_roofline(model: CostModel, work: Any) -> None:
+    found = model.estimate(work)
+    shortest = model.machine.gpu.kernel_floor_us.value * 1e-6
+    assert found.seconds >= at_least(max(shortest, model.floor_seconds(work)))
+    assert "the shortest kernel + bytes at" in found.evidence
+    assert found.source is not Source.MEASURED
+
+
+@given(bare, EXPERTS)
+def test_experts_without_tables_read_each_once(model: CostModel, work: GroupedExperts) -> None:
+    kernels = model.machine.stack.dispatch.expert_kernels.value
+    shortest = kernels * model.machine.gpu.kernel_floor_us.value * 1e-6
+    read = work.touched * 3 * work.hidden * work.intermediate * 4.5 / 8 / achieved(model)
+    assert seconds(model, work) >= at_least(shortest + read)
+
+
+def test_a_fabric_that_no_stack_names_takes_the_closed_form() -> None:
+    found = without(allreduce=()).estimate(AllReduce(9, 8))
+    assert found.evidence == "ring AllReduce on nvlink5"
 
 
 def test_a_graph_of_2876_nodes_takes_as_long_to_launch_as_published() -> None:
@@ -474,6 +628,13 @@ def test_the_first_kernel_of_a_stack_is_used_unless_another_is_named() -> None:
     assert other.expert_kernel(DType.INT4).kernel == "trtllm_gen"
 
 
+@pytest.mark.parametrize("missing", ["experts", "attention", "grouped_attention"])
+def test_a_stack_without_a_kernel_falls_back_to_the_roofline(missing: str) -> None:
+    works: dict[str, Work] = {"experts": kimi_experts(9, 66), "attention": attention(1, 1, 9)}
+    found = without(**{missing: ()}).estimate(works.get(missing, grouped(1, 1, 9)))
+    assert "the shortest kernel + bytes at" in found.evidence
+
+
 def test_the_same_work_is_estimated_once() -> None:
     assert B300.estimate(attention(1, 1, 777)) is B300.estimate(attention(1, 1, 777))
 
@@ -485,7 +646,7 @@ def without(**parts: tuple[()]) -> CostModel:
 
 
 def lacking_reread() -> CostModel:
-    kernel = B300.attention_kernel().model_copy(update={"reread_gb_s": None})
+    kernel = B300.machine.stack.attention[0].model_copy(update={"reread_gb_s": None})
     stack = catalog.stack("sglang").model_copy(update={"attention": (kernel,)})
     return CostModel(replace(B300.machine, stack=stack))
 
@@ -494,30 +655,14 @@ def lacking_reread() -> CostModel:
     ("model", "work", "message"),
     [
         (
-            without(experts=()),
-            kimi_experts(9, 66),
-            "sglang on b300_sxm: no int4_wo expert kernel (known: none)",
-        ),
-        (
             CostModel(machine("b300_sxm", "nvlink5", "sglang", "cutlass")),
             kimi_experts(9, 66),
             "sglang on b300_sxm: no int4_wo expert kernel named 'cutlass' (known: marlin, trtllm_gen)",
         ),
-        (
-            H200,
-            kimi_experts(9, 66, DType.NVFP4),
-            "sglang on h200_sxm: no nvfp4 expert kernel (known: none)",
-        ),
-        (without(attention=()), attention(1, 1, 9), "sglang on b300_sxm: no MLA attention kernel"),
+        (H200, kimi_experts(9, 66, DType.NVFP4), "h200_sxm: no nvfp4 arithmetic"),
         (lacking_reread(), attention(1, 2, 9), "sglang: trtllm_mla lacks reread_gb_s"),
-        (without(allreduce=()), AllReduce(9, 8), "sglang: no AllReduce for fabric nvlink5"),
-        (B300, Gemm(1, 256, 256, DType.NVFP4), "b300_sxm: no measured nvfp4 GEMM table"),
+        (H200, Gemm(1, 256, 256, DType.NVFP4), "h200_sxm: no nvfp4 arithmetic"),
         (H200, BatchedGemm(1, 1, 1, 1, DType.NVFP4), "h200_sxm: no nvfp4 arithmetic"),
-        (
-            B300,
-            replace(attention(1, 1, 9), dtype=DType.INT4),
-            "b300_sxm: no MLA table for sglang 0.5.14 trtllm_mla, 8 heads per rank, int4_wo KV cache",
-        ),
     ],
 )
 def test_work_without_a_figure_is_refused(model: CostModel, work: Work, message: str) -> None:

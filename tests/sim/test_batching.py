@@ -152,6 +152,21 @@ def test_the_cache_is_what_the_weights_leave() -> None:
     assert used == pytest.approx(gib * memory.fraction.value * GIB, rel=1e-4)
 
 
+def test_an_engine_that_is_told_to_use_more_memory_holds_more() -> None:
+    told = [limited(f"kv.memory_fraction={fraction}").capacity.blocks for fraction in (0.85, 0.88, 0.95)]
+    assert told[0] < told[1] == limited().capacity.blocks < told[2]
+
+
+def test_kimi_on_eight_h100_leaves_the_cache_that_was_reported() -> None:
+    # vLLM 0.15.0, Kimi K2.5, gpu_memory_utilization 0.95: 0.64 GiB of cache beside 72.02 GiB of model.
+    setup = full_setup(
+        "gpu=h100_sxm", "interconnect=nvlink4", "stack=vllm", "kv.memory_fraction=0.95", "tree.budget=0",
+        "acceptance={length: 1}",
+    )  # fmt: skip
+    cache = setup.capacity.blocks * cache_bytes(setup.model, 16, setup.scenario.kv.dtype, 8) / GIB
+    assert cache + target_bytes_per_rank(setup.model, 8) / GIB == pytest.approx(72.02 + 0.64, abs=0.1)
+
+
 def test_a_load_of_which_nothing_fits_is_refused() -> None:
     with pytest.raises(HardwareError, match="one request of 900,049 cached tokens needs"):
         limited("load.context_tokens=900000", "load.output_tokens=40")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import small_setup, without_noise
 
-from hwmodels.captured import Beyond
+from hwmodels.captured import Beyond, Sizes
 from hwmodels.work import (
     AllReduce,
     EagerLaunch,
@@ -31,7 +31,7 @@ def beyond(setup: Setup, how: Beyond) -> Setup:
     """*setup* on a stack that captures single requests alone."""
     stack = setup.machine.stack
     captured = stack.dispatch.captured.model_copy(
-        update={"plain": ((1, 1, 1),), "speculative": None, "largest": (), "beyond": how}
+        update={"plain": (Sizes(first=1, last=1, step=1),), "speculative": None, "largest": (), "beyond": how}
     )
     dispatch = stack.dispatch.model_copy(update={"captured": captured})
     changed = stack.model_copy(update={"dispatch": dispatch})

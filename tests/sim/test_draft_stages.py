@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from builders import (
@@ -99,7 +100,11 @@ def step_ns(setup: Setup) -> int:
 
 def passes(*overrides: str) -> list[list[Kernel]]:
     """The draft passes of the whole model."""
-    setup = full_setup(*overrides)
+    return passes_of(full_setup(*overrides))
+
+
+def passes_of(setup: Setup) -> list[list[Kernel]]:
+    """The draft passes of *setup*."""
     match setup.drafter:
         case Eagle() as drafter:
             return eagle_passes(setup, drafter)
@@ -272,8 +277,7 @@ def test_passes_are_captured_as_the_stack_does(stack: str, graphs: int, drafter:
         op.work for op in in_phase(decode_step(setup), Phase.DRAFT) if isinstance(op.work, GraphLaunch)
     ]
     assert len(launches) == graphs
-    own = eagle_passes if drafter == EAGLE else mtp_passes
-    nodes = sum(kernel.launches for one in own(setup, setup.drafter) for kernel in one)  # type: ignore[operator]
+    nodes = sum(kernel.launches for one in passes_of(setup) for kernel in one)
     assert sum(launch.nodes for launch in launches) == nodes
 
 
@@ -331,8 +335,7 @@ def test_a_stack_that_is_not_ahead_in_plain_decoding_is_not_with_a_chain() -> No
 
 def test_an_eagle_tree_is_built_by_kernels_and_no_host_thread() -> None:
     graph = decode_step(small_setup(*tree(EAGLE, 4, 3, 7)))
-    built = list(in_phase(graph, Phase.TREE))
-    assert [op.work for op in built] == [GpuKernel(GpuTask.TREE_SELECT, 7)] * 8
+    assert [op.work for op in in_phase(graph, Phase.TREE)] == [GpuKernel(GpuTask.TREE_SELECT, 7)] * 8
     assert HostTask.TREE_BUILD not in host_tasks(graph)
     verify = {work.m for op in in_phase(graph, Phase.VERIFY) if isinstance(work := op.work, Gemm)}
     assert verify == {8}
@@ -385,9 +388,9 @@ def test_any_drafter_may_stand_in_a_plain_scenario() -> None:
     ],
 )
 def test_a_drafter_says_its_method_and_has_the_sizes_of_that_one(
-    method: str, problem: str, tmp_path: pytest.TempPathFactory
+    method: str, problem: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "own.yaml"  # type: ignore[operator]
+    path = tmp_path / "own.yaml"
     path.write_text(f"name: own\ntitle: Our own\n{method}")
     with pytest.raises(DocumentError, match=problem):
         catalog.drafter(str(path))

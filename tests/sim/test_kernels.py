@@ -54,3 +54,11 @@ def test_every_layer_ends_its_mixer_and_its_mlp_with_an_allreduce(name: str) -> 
     components = [kernel.component for kernel in kernels]
     assert components.count(Component.ALLREDUCE) == 2 * setup.model.layers
     assert components.count(Component.EXPERTS) == setup.model.moe_layers
+
+
+@pytest.mark.parametrize(("stack", "most"), [("vllm", 256), ("sglang", 1024)])
+def test_large_passes_keep_to_one_stream(stack: str, most: int) -> None:
+    setup = resolve(scenario_from(GOOD, f"stack={stack}"))
+    for tokens, streams in ((most, 2), (most + 1, 1)):
+        kernels = verify_pass(setup, PassShape(tokens, 1, 100))
+        assert len({kernel.stream for kernel in kernels}) == streams

@@ -240,7 +240,7 @@ def test_a_stack_without_a_side_stream_runs_the_shared_expert_in_line() -> None:
 
 def test_the_stages_of_a_step_follow_one_another() -> None:
     phases = list(dict.fromkeys(op.phase for op in small().ops))
-    assert phases == list(Phase)
+    assert phases == [phase for phase in Phase if phase is not Phase.PREFILL]
 
 
 def test_the_tree_waits_for_every_ranks_candidates_and_the_verify_pass_for_the_tree() -> None:

@@ -39,7 +39,8 @@ def small_setup(*overrides: str, layers: int = 2, draft_layers: int = 1) -> Setu
     """
     asked = scenario_with(*overrides)
     setup = full_setup(*overrides, "gpus=8", "load={context_tokens: 1, output_tokens: 1, concurrency: 1}")
-    sizes = {"layers": layers, "dense_layers": 1, "heads": 8 * asked.gpus}
+    heads = setup.model.attention.model_copy(update={"heads": 8 * asked.gpus})
+    sizes = {"layers": layers, "dense_layers": 1, "attention": heads}
     return Setup(
         scenario=asked,
         model=setup.model.model_copy(update=sizes),
