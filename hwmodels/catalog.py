@@ -192,6 +192,16 @@ class AllReduceChoice(Strict):
         return found[0] if found else None
 
 
+class QuantisedGemm(Strict):
+    """Dense kernels of a stack for weights that no table has: what they reach of the datasheet."""
+
+    dtypes: tuple[DType, ...]
+    bandwidth_share: Figure
+    """Of the datasheet's memory bandwidth, with one token."""
+    serial: bool
+    """True where a tile is read and multiplied one after the other: both times add up."""
+
+
 class CaptureLimit(Strict):
     """A size beyond which the stack cannot capture a CUDA graph on some GPUs."""
 
@@ -209,7 +219,9 @@ class Dispatch(Strict):
     eager_launch_us: Figure
     eager_collective_launch_us: Figure
     schedule_us: Figure
-    """Scheduling, input preparation and output handling of one step."""
+    """Scheduling, input preparation and output handling of one step with one request."""
+    request_us: Figure
+    """The same for every further request."""
     tree_dispatch_us: Figure
     """Dispatch of the top-k and tree section."""
     tree_fixed_us: Figure
@@ -267,8 +279,9 @@ class Overlap(Strict):
     """In plain decoding the host prepares the next step while the GPU runs this one."""
     speculative_schedule_ahead: bool
     """A stack that schedules ahead does so with chains of a sequential drafter too; trees are waited for."""
-    block_schedule_ahead: bool
-    """The same with chains of a block drafter."""
+    block_prepare_us: Figure | None = None
+    """With chains of a block drafter: the part of scheduling that waits for the step before, while the
+    rest runs beside the GPU; 0 where nothing waits. None: all of it waits."""
     programmatic_launch_us: Figure | None = None
     """What programmatic dependent launch takes off the gap before every kernel, where the stack uses it."""
     ref: str
@@ -304,6 +317,7 @@ class Stack(Entry):
     grouped_attention: tuple[AttentionKernel, ...] = ()
     """For grouped-query attention: the first that was measured with a shape serves it."""
     allreduce: tuple[AllReduceChoice, ...]
+    quantised_gemm: tuple[QuantisedGemm, ...] = ()
     dispatch: Dispatch
     drafting: Drafting
     memory: KvMemory

@@ -191,7 +191,7 @@ class CostModel:
         sizes = (work.n, work.k, work.m)
         streamed = self._streamed(work)
         if grid is None:
-            return streamed
+            return self._quantised(work) or streamed
         cold = gpu.kernel_floor_us.value * US + self.floor_seconds(work)
         measured = self._here(grid(*sizes))
         if not grid.covers(*sizes):
@@ -206,6 +206,24 @@ class CostModel:
             source=self._carried(Source.MEASURED, grid.framework),
             bound=streamed.bound,
             evidence=grid.name,
+        )
+
+    def _quantised(self, work: Gemm) -> Estimate | None:
+        """By what the stack's own kernels for this type reach; None where it states nothing."""
+        kernel = next((k for k in self.machine.stack.quantised_gemm if work.dtype in k.dtypes), None)
+        if kernel is None:
+            return None
+        gpu, share = self.machine.gpu, kernel.bandwidth_share
+        read = roofline.demand(work).bytes / (gpu.memory_bandwidth_gb_s.value * share.value * GB)
+        peak = gpu.tflops[work.dtype]
+        multiplied = roofline.demand(work).flops / (peak.value * 1e12)
+        both = read + multiplied if kernel.serial else max(read, multiplied)
+        return Estimate(
+            seconds=gpu.kernel_floor_us.value * US + both,
+            spread=max(share.spread, peak.spread),
+            source=weakest(share.source, peak.source),
+            bound=Bound.MEMORY if read >= multiplied else Bound.COMPUTE,
+            evidence=f"{share.value:g} of the datasheet bandwidth, {peak.value:g} TFLOPS ({share.ref})",
         )
 
     def _carried(self, source: Source, framework: str) -> Source:
@@ -542,11 +560,29 @@ class CostModel:
             case _:
                 assert_never(work)
 
+    def _scheduling(self, first: Figure, requests: int) -> Estimate:
+        """*first* for one request, and the stack's figure for every further one."""
+        more = self.machine.stack.dispatch.request_us
+        alone = _from_figure(first, Bound.HOST, "scheduling")
+        if requests == 1:
+            return alone
+        source = weakest(first.source, more.source)
+        return replace(alone, seconds=alone.seconds + more.value * (requests - 1) * US, source=source)
+
+    def _prepare_us(self) -> Figure:
+        """What a chain of a block drafter waits for; all of scheduling where the stack does not say."""
+        return self.machine.stack.overlap.block_prepare_us or self.machine.stack.dispatch.schedule_us
+
     def _host_task(self, work: HostWork) -> Estimate:
         host, dispatch = self.machine.host, self.machine.stack.dispatch
         match work.task:
             case HostTask.SCHEDULE:
-                return _from_figure(dispatch.schedule_us, Bound.HOST, "scheduling")
+                return self._scheduling(dispatch.schedule_us, work.items)
+            case HostTask.PREPARE:
+                return self._scheduling(self._prepare_us(), work.items)
+            case HostTask.PROCESS:
+                rest = max(0.0, dispatch.schedule_us.value - self._prepare_us().value)
+                return replace(self._scheduling(dispatch.schedule_us, 1), seconds=rest * US)
             case HostTask.TREE_DISPATCH:
                 return _from_figure(dispatch.tree_dispatch_us, Bound.HOST, "tree dispatch")
             case HostTask.SYNCHRONISE:

@@ -100,7 +100,8 @@ def experts(
 
     None where neither has its shape, and *lines* of other shapes were scaled.
     """
-    wanted = ExpertShape(work.experts, work.hidden, work.intermediate, work.top_k)
+    here, reached = work.experts // work.groups, max(1, work.top_k // work.groups)
+    wanted = ExpertShape(here, work.hidden, work.intermediate, reached)
     own = next((line for line in (*lines, *others) if line.shape == wanted), None)
     if own is not None:
         return own(work.touched, work.tokens), own

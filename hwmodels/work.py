@@ -51,6 +51,8 @@ class HostTask(Enum):
     """What the CPU does between launches."""
 
     SCHEDULE = "schedule"
+    PREPARE = "prepare"
+    PROCESS = "process"
     TREE_DISPATCH = "tree_dispatch"
     TREE_BUILD = "tree_build"
     TREE_MASK = "tree_mask"

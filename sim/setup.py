@@ -98,10 +98,20 @@ class Setup:
         """
         chain = self.scenario.tree.shape is Shape.CHAIN
         overlap = self.machine.stack.overlap
+        waits = overlap.block_prepare_us
         block = self.drafter.method is Method.DFLASH
-        speculative = overlap.block_schedule_ahead if block else overlap.speculative_schedule_ahead
-        ahead = overlap.schedule_ahead and speculative
+        nothing_waits = waits is not None and waits.value == 0
+        ahead = overlap.schedule_ahead and (nothing_waits if block else overlap.speculative_schedule_ahead)
         return ahead and chain and self.verify_launch is LaunchMode.GRAPH
+
+    @property
+    def prepares_alone(self) -> bool:
+        """Whether only the preparation of a block drafter's chain waits for the step before."""
+        overlap, scenario = self.machine.stack.overlap, self.scenario
+        chain = scenario.tree.shape is Shape.CHAIN and self.drafter.method is Method.DFLASH
+        known = overlap.schedule_ahead and overlap.block_prepare_us is not None
+        graph = self.verify_launch is LaunchMode.GRAPH
+        return chain and known and graph and not (scenario.is_plain or self.speculates_ahead)
 
     @property
     def draft_launch(self) -> LaunchMode:

@@ -40,6 +40,8 @@ def _speculative_step(setup: Setup) -> StepGraph:
     ready = draft(step, scheduled)
     verify = verify_pass(setup, shape)
     step.forward(Phase.VERIFY, verify, setup.verify_launch, ready.launch, ready.kernels)
+    if setup.prepares_alone:
+        step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.PROCESS)
     _accept(step, shape.own_tokens)
     return step.build()
 
@@ -50,7 +52,8 @@ def _scheduled(step: StepBuilder) -> int:
     if step.setup.scenario.load.prefill:
         work = prompt_pass(step.setup)
         after = [step.collective(Phase.PREFILL, Component.PREFILL, work)]
-    return step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE, after)
+    task = HostTask.PREPARE if step.setup.prepares_alone else HostTask.SCHEDULE
+    return step.host(Phase.SCHEDULE, Component.SCHEDULING, task, after, step.setup.requests)
 
 
 def _accept(step: StepBuilder, tokens: int) -> None:

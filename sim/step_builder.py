@@ -66,9 +66,16 @@ class StepBuilder:
         """Append one op."""
         return self._builder.add(phase, component, work, lanes, after, rank)
 
-    def host(self, phase: Phase, component: Component, task: HostTask, after: Iterable[int] = ()) -> int:
+    def host(
+        self,
+        phase: Phase,
+        component: Component,
+        task: HostTask,
+        after: Iterable[int] = (),
+        items: int = 1,
+    ) -> int:
         """Work of the Python thread."""
-        return self.add(phase, component, HostWork(task, 1), [PYTHON], after)
+        return self.add(phase, component, HostWork(task, items), [PYTHON], after)
 
     def launch(self, phase: Phase, kernels: int) -> list[int]:
         """Launch *kernels* one by one; what they wait for."""

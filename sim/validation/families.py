@@ -47,6 +47,8 @@ _NAMES: dict[type, Family] = {
 }
 _TASKS: dict[HostTask | GpuTask, Family] = {
     HostTask.SCHEDULE: "Python scheduling",
+    HostTask.PREPARE: "Python scheduling",
+    HostTask.PROCESS: "Python scheduling",
     HostTask.TREE_DISPATCH: "tree dispatch",
     HostTask.TREE_BUILD: "tree build",
     HostTask.TREE_MASK: "tree build",
