@@ -71,6 +71,8 @@ class Gpu(Entry):
     """The ``gpu`` column of the measured tables, and what stacks choose kernels by."""
     measured: str | None = None
     """A measured file beside this one (``my_gpu.jsonl``) or the name of a shipped one; not inherited."""
+    perfdb: str | None = None
+    """The system of NVIDIA AIConfigurator (extra ``perfdb``) that has what the shipped tables lack."""
     memory_bandwidth_gb_s: Figure
     achieved_bandwidth_gb_s: Figure
     """What dense kernels reach when weights come from DRAM."""
