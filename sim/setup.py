@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 
 from hwmodels import catalog, sampled
-from hwmodels.catalog import Drafter, TargetModel
+from hwmodels.catalog import Drafter, Gpu, TargetModel
 from hwmodels.cost import CostModel, Machine
-from hwmodels.errors import HardwareError
+from hwmodels.errors import HardwareError, MeasuredFileError
+from hwmodels.sampled import Samples
 from sim import memory, traces
 from sim.choices import Shape
 from sim.errors import ScenarioError
@@ -76,7 +77,7 @@ def resolve(scenario: Scenario) -> Setup:
         host=catalog.host(scenario.host),
         stack=catalog.stack(scenario.stack),
         expert_kernel=scenario.experts.kernel,
-        samples=None if gpu.measured is None else sampled.load(Path(gpu.measured)),
+        samples=None if gpu.measured is None else _samples(gpu, gpu.measured),
     )
     setup = Setup(
         scenario=scenario,
@@ -87,6 +88,20 @@ def resolve(scenario: Scenario) -> Setup:
     )
     _check_memory(setup)
     return setup
+
+
+def _samples(gpu: Gpu, path: str) -> Samples:
+    """Of *gpu*'s measured file; MeasuredFileError where another kind of GPU was measured."""
+    found = sampled.load(Path(path))
+    device = found.device
+    if device.compute_capability != gpu.compute_capability:
+        raise MeasuredFileError(
+            path,
+            1,
+            f"device.compute_capability {device.compute_capability} ('{device.name}')",
+            f"{gpu.compute_capability}, which {gpu.name} has",
+        )
+    return found
 
 
 def _trace(scenario: Scenario) -> Trace | None:
