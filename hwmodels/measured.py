@@ -325,13 +325,18 @@ def write(path: Path, header: Header, points: Iterable[Point]) -> None:
     ordered = sorted(points, key=lambda point: point.order)
     _check_order(path.name, ordered)
     lines = [header, *ordered, End(points=len(ordered))]
-    temporary = path.with_name(f".{os.getpid()}-{path.name}")
+    temporary = temporary_of(path)
     try:
         with temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(line.model_dump_json(exclude_none=True) + "\n" for line in lines)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def temporary_of(path: Path) -> Path:
+    """Where what is to be at *path* is written first."""
+    return path.with_name(f".{os.getpid()}-{path.name}")
 
 
 def read(path: Path, allow_emulated: bool = False) -> MeasuredFile:

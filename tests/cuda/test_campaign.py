@@ -334,6 +334,45 @@ def test_a_kernel_that_fails_in_its_second_pass_takes_its_first_one_with_it() ->
     assert found.points == []
 
 
+@pytest.mark.parametrize("stage", ["renew", "held", "verify again"])
+@pytest.mark.parametrize(
+    "problem",
+    [DeviceError("a time-out"), DeviceMemoryError(10**9), UnmeasurableError(EMPTY.case, "throttled")],
+)
+def test_what_fails_in_its_second_pass_keeps_its_first_one_where_the_kernel_was_right(
+    stage: str, problem: Exception
+) -> None:
+    script, heard = Script(steady()), Heard()
+    found = campaign_of(script, [EMPTY])
+
+    def break_it(seen: Point) -> None:
+        heard.points.append(seen)
+        script.broken[stage, EMPTY] = problem
+
+    heard.on_point = break_it
+    found.run(CEILINGS, heard)
+    assert [failure.subject for failure in heard.failures] == [EMPTY]
+    assert found.points == heard.points
+    assert len(found.points[0].pass_medians_us) == 1
+    again, _ = run(Script(steady()), wanted=[EMPTY], points=found.points)
+    assert [len(p.pass_medians_us) for p in again.points] == [2]
+
+
+@pytest.mark.parametrize(
+    ("us", "told"),
+    [
+        (0.0, "samples_us are all 0, which no empty_kernel takes"),
+        (1e9, "samples_us[0] is no time of a kernel: 1e+09"),
+        (-1.0, "samples_us[0] is negative: -1.0"),
+    ],
+)
+def test_times_that_no_file_takes_end_their_point_alone(us: float, told: str) -> None:
+    script = Script(lambda subject: itertools.repeat(Sample(us if subject is EMPTY else 8.0, None, None)))
+    found, _ = run(script)
+    assert found.failures == [Failure(EMPTY, f"empty_kernel: {told}")]
+    assert {Subject(p.case, p.series) for p in found.points} == set(SUBJECTS) - {EMPTY}
+
+
 def test_what_no_kernel_does_is_a_failure_and_the_rest_goes_on() -> None:
     script = Script(steady())
     script.broken["make", COPY] = UnmeasurableError(COPY.case, "not today")
