@@ -117,6 +117,7 @@ def inside(line: int, key: str, **changes: Any) -> Callable[[Lines], None]:
         (lambda lines: lines[:-1], "4: the file ends here; expected a line that counts the points"),
         (lambda lines: lines[1:], "1: a line of kind 'point'; expected the kind 'header'"),
         (lambda lines: lines[:2] + lines[3:], "4: 2 points; expected the 3 that the last line counts"),
+        (edited(-1, points=2), "5: 3 points; expected the 2 that the last line counts"),
         (lambda lines: [*lines, lines[-1]], "5: a line of kind 'end'; expected the kind 'point'"),
         (lambda lines: ["{", *lines[1:]], "1: Expecting property name enclosed in double quotes"),
         (lambda lines: ["[]", *lines[1:]], "1: a list; expected one JSON object a line"),
@@ -185,6 +186,7 @@ def inside(line: int, key: str, **changes: Any) -> Callable[[Lines], None]:
         ),
         (edited(3, samples_us=[2.0, 1.1e8]), "4: samples_us[1] is no time of a kernel: 1.1e+08; expected"),
         (edited(3, pass_medians_us=[2.0, -2.0]), "4: pass_medians_us[1] is -2, outside samples_us, 2 to 2;"),
+        (edited(3, pass_medians_us=[1.9]), "4: pass_medians_us[0] is 1.9, outside samples_us, 2 to 2;"),
         (edited(3, pass_medians_us=[2.1]), "4: pass_medians_us[0] is 2.1, outside samples_us, 2 to 2;"),
         (
             edited(3, discarded={"throttled": -1}),
@@ -314,6 +316,8 @@ def test_points_are_sorted_by_op_then_sizes_then_series() -> None:
 def test_statistics_are_those_of_the_samples() -> None:
     found = point(cases.EmptyKernel(), [4.0, 1.0, 2.0, 3.0, 5.0], floor_us=1.5)
     assert (found.median_us, found.relative_iqr, found.achieved) == (3.0, pytest.approx(2 / 3), 0.5)
+    tailed = point(cases.EmptyKernel(), [1.0, 2.0, 30.0], floor_us=1.0)
+    assert (tailed.median_us, tailed.achieved) == (2.0, 0.5)
     assert point(cases.EmptyKernel(), [3.0]).achieved is None
     assert point(cases.EmptyInterval(), [0.0], floor_us=1.0).achieved is None
 

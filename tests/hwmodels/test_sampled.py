@@ -352,6 +352,21 @@ def test_an_entry_is_found_by_path_whatever_it_describes(tmp_path: Path, kind: K
     assert (found, entry.name) == (kind, "own")
 
 
+@pytest.mark.parametrize(("run_tokens", "whole"), [(4095, False), (4096, True), (4097, True)])
+def test_a_cache_in_one_run_is_in_one_piece(run_tokens: int, whole: bool) -> None:
+    found = samples_of(point(mla(9, 4096), [3.0])).find(mla_work(9, 4096, run_tokens=run_tokens))
+    assert isinstance(found, Answer) == whole
+
+
+def test_the_evidence_counts_the_samples_of_every_corner() -> None:
+    points = [point(mla(q, c), [1.0] * (q + c)) for q in (1, 3) for c in (10, 20)]
+    found = samples_of(*points).find(mla_work(2, 15))
+    assert isinstance(found, Answer)
+    places = [f"{q} queries, {c} context" for q in (1, 3) for c in (10, 20)]
+    told = f"made_up.jsonl: mla at {' and '.join(places)}, 11+21+13+23 samples, cold, made up"
+    assert found.evidence == told
+
+
 def test_slow_outliers_keep_their_share() -> None:
     outlier = bimodal(10.0, 998) + [1000.0, 10.0]
     answer = samples_of(point(experts(9), outlier)).find(experts_work(9))
