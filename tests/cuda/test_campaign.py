@@ -26,6 +26,7 @@ from cuda.reference import WrongResultError
 from cuda.rigs import Timing
 from cuda.sampling import Sample
 from hwmodels import cases
+from hwmodels.cases import AllReduceAlgorithm
 from hwmodels.measured import Ceilings, DiscardReason, Point, Series, StopReason
 
 RULE = Rule(min_samples=6, max_samples=9, min_gpu_time_s=0.0, max_noise=0.01, timeout_s=60.0)
@@ -245,6 +246,28 @@ def test_the_gpu_is_woken_before_each_point_and_after_each_pause() -> None:
     assert script.woken == PARAMETERS.passes + 3
 
 
+def test_a_sample_that_counts_makes_the_next_pause_short_again(no_pauses: list[float]) -> None:
+    bad, good = Sample(9.0, 1.0, DiscardReason.THROTTLED), Sample(8.0, None, None)
+    times = itertools.chain([bad, bad, good, bad], itertools.repeat(good))
+    run(Script(lambda _: times), wanted=[EMPTY])
+    assert no_pauses == pytest.approx([0.05, 0.075, 0.05])
+
+
+def test_the_least_gpu_time_is_that_of_a_copy_and_not_of_a_graph() -> None:
+    rule = replace(RULE, min_gpu_time_s=19e-6, max_samples=100)
+    [found] = run(Script(steady(8.0)), wanted=[NORM], rule=rule)[0].points
+    # Of 2 us each, twice over.
+    assert len(found.samples_us) == PARAMETERS.passes * 10
+
+
+def test_a_missed_peer_is_why_a_sample_does_not_count_whatever_else_was_wrong() -> None:
+    bad = Sample(9.0, 1.0, DiscardReason.HELD_TOO_LONG)
+    script = Script(lambda _: itertools.chain([bad] * 2, itertools.repeat(Sample(8.0, None, None))))
+    script.faults = itertools.chain([DiscardReason.PEER_MISSED], itertools.repeat(None))
+    [found] = run(script, wanted=[EMPTY])[0].points
+    assert found.discarded == {DiscardReason.PEER_MISSED: 1, DiscardReason.HELD_TOO_LONG: 1}
+
+
 def test_pauses_have_an_end(no_pauses: list[float]) -> None:
     times = itertools.chain(
         [Sample(9.0, 1.0, DiscardReason.THROTTLED)] * 30, itertools.repeat(Sample(8.0, None, None))
@@ -441,6 +464,10 @@ def test_needs_are_those_of_the_cost_model() -> None:
     assert demand_of(Subject(mla(1, 1000), Series.COLD), None).bytes == 1000 * 576 * 2
     assert demand_of(COPY, None) == Demand(2 * 10**6, 0)
     assert demand_of(EMPTY, None) == Demand(0, 0)
+    one_shot = AllReduceAlgorithm.ONE_SHOT
+    standin = cases.ReduceStandin(message_bytes=100, ranks=8, algorithm=one_shot)
+    # Eight messages are read and one is written.
+    assert demand_of(Subject(standin, Series.WARM), None) == Demand(900, 0)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,12 @@ def test_an_interrupted_campaign_keeps_what_it_has_and_goes_on_later(
     assert path.read_bytes() == again
 
 
+def test_a_session_that_would_go_on_with_nothing_begins(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "emulated.jsonl"
+    code, _, err = machine.measure("--out", str(path), "--resume", "--only", "empty_kernel")
+    assert (code, err, len(read(path).points)) == (0, "", 2)
+
+
 def test_throttled_samples_are_discarded_with_the_reason(machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "emulated.jsonl"
     code, out, _ = machine.measure("--out", str(path), "--only", "top_k", EMULATED_THROTTLE_EVERY="3")

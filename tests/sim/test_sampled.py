@@ -19,7 +19,7 @@ from scipy import stats
 from sweeps import TINY, TWO_LAYERS, plan_of, sim_here, write_tiny
 
 from hwmodels import cases, measured, sampled
-from hwmodels.measured import Point
+from hwmodels.measured import Point, Series
 from hwmodels.sampled import Samples
 from hwmodels.work import DType, Elementwise, GroupedExperts, MlaAttention, experts_touched
 from sim import simulate
@@ -214,6 +214,26 @@ def kernels(*microseconds: float) -> StepGraph:
         work = Elementwise(round(1000 * time))
         builder.add(Phase.VERIFY, Component.DENSE, work, [Lane("gpu0", "compute")], rank=0)
     return builder.build()
+
+
+@pytest.mark.parametrize("repeats", [1, 4, 16])
+def test_kernels_in_one_piece_draw_one_by_one(repeats: int) -> None:
+    times = np.linspace(10, 20, 1000)
+    # As many bytes as a kernel of 10 has.
+    norm = cases.Norm(tokens=1, hidden=1250)
+    setup = with_samples(small(), point(norm, times, Series.GRAPH))
+    pieces, steps = Pieces(fuse(kernels(*[10] * repeats))), 2000
+    assert len(pieces.graph.ops) == 1
+    mean = mean_times(pieces, BaseTimes(setup, pieces).seconds(np.full(steps, 4096)))
+    found = Sampled(setup, pieces).draw(luck_of_run(1, 0), mean, np.full(steps, 4096)).piece_s * 1e6
+    assert found.mean() == pytest.approx(15 * repeats, rel=0.02)
+    # Their variances add up; had they a draw in common, their deviations would.
+    assert found.std() == pytest.approx(times.std() * np.sqrt(repeats), rel=0.1)
+
+
+def test_every_run_and_every_seed_has_luck_of_its_own() -> None:
+    drawn = {tuple(luck_of_run(seed, run).random(3)) for seed in range(3) for run in range(3)}
+    assert len(drawn) == 9
 
 
 def shared_expert_points() -> list[Point]:
