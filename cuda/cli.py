@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,13 +20,15 @@ from cuda.device import DeviceError
 from cuda.plan import PlanName
 from cuda.session import Options, Session, SessionError, session
 from hwmodels.cases import Op, words
-from hwmodels.errors import DocumentError
+from hwmodels.errors import DocumentError, in_one_line
 from hwmodels.measured import Ceilings, Point
 
 EXIT_USER_ERROR = 2
 EXIT_POINTS_FAILED = 3
 EXIT_DEVICE_FAILED = 4
 EXIT_INTERRUPTED = 130
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a campaign with what it has."""
 WRITE_EVERY = 25
 """Points after which the file is written again, so that little is lost with the machine."""
 
@@ -78,7 +82,7 @@ def measure(
     """Check the kernels on this GPU, time them, and write a measured file."""
     options = Options(plan, short, out, resume, seed, device, tuple(only or ()))
     try:
-        with session(options) as running:
+        with _every_end_an_interrupt(), session(options) as running:
             _run(running)
     except KeyboardInterrupt:
         print(_kept(out, "interrupted"), file=sys.stderr)
@@ -86,6 +90,10 @@ def measure(
     except DeviceError as problem:
         print(_kept(out, f"error: the device failed: {problem}"), file=sys.stderr)
         raise typer.Exit(EXIT_DEVICE_FAILED) from None
+    except OSError as problem:
+        why = f"{problem.filename or 'output'}: {problem.strerror or problem}"
+        print(in_one_line(_kept(out, f"error: {why}")), file=sys.stderr)
+        raise typer.Exit(EXIT_USER_ERROR) from None
     failures = running.campaign.failures
     print(f"Written to {out}: {len(running.campaign.points)} points")
     if failures:
@@ -99,7 +107,30 @@ def _run(running: Session) -> None:
         with _progress() as bar:
             running.campaign.run(running.header.ceilings, _Printer(running, bar))
     finally:
-        running.write()
+        with _signals(dict.fromkeys(ENDS, signal.SIG_IGN)):
+            running.write()
+
+
+@contextmanager
+def _every_end_an_interrupt() -> Iterator[None]:
+    """A machine that is taken away and a line that is cut end it as Ctrl-C does; what is ignored stays so."""
+    kept = {each: signal.default_int_handler for each in ENDS if signal.getsignal(each) is signal.SIG_DFL}
+    with _signals(kept):
+        yield
+
+
+@contextmanager
+def _signals(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    """*handlers* are in place in here; only the main thread has any."""
+    before = {}
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for each, handler in handlers.items():
+                before[each] = signal.signal(each, handler)
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _kept(out: Path, ended: str) -> str:

@@ -9,11 +9,12 @@ from math import ceil
 from pathlib import Path
 
 from hwmodels import catalog, sampled
-from hwmodels.catalog import BlockSchedule
+from hwmodels.catalog import BlockSchedule, Gpu
 from hwmodels.cost import CostModel, Machine
 from hwmodels.drafters import Drafter, Method
-from hwmodels.errors import HardwareError
+from hwmodels.errors import HardwareError, MeasuredFileError
 from hwmodels.models import Gqa, TargetModel
+from hwmodels.sampled import Samples
 from sim import memory, traces
 from sim.batching import Capacity
 from sim.choices import Shape
@@ -157,7 +158,7 @@ def resolve(scenario: Scenario) -> Setup:
         host=catalog.host(scenario.host),
         stack=catalog.stack(scenario.stack),
         expert_kernel=scenario.experts.kernel,
-        samples=None if gpu.measured is None else sampled.load(Path(gpu.measured)),
+        samples=None if gpu.measured is None else _samples(gpu, gpu.measured),
     )
     setup = Setup(
         scenario=scenario,
@@ -187,6 +188,20 @@ def _check_method(setup: Setup) -> None:
     if not setup.scenario.is_plain and shape not in known:
         problem = f"{setup.drafter.name} ({setup.drafter.method}) drafts {' or '.join(known)}, not {shape}"
         raise ScenarioError("scenario", 0, "tree.shape", problem)
+
+
+def _samples(gpu: Gpu, path: str) -> Samples:
+    """Of *gpu*'s measured file; MeasuredFileError where another kind of GPU was measured."""
+    found = sampled.load(Path(path))
+    device = found.device
+    if device.compute_capability != gpu.compute_capability:
+        raise MeasuredFileError(
+            path,
+            1,
+            f"device.compute_capability {device.compute_capability} ('{device.name}')",
+            f"{gpu.compute_capability}, which {gpu.name} has",
+        )
+    return found
 
 
 def _trace(scenario: Scenario) -> Trace | None:

@@ -6,6 +6,7 @@ if no file had been measured, and only for what the published tables are about.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,15 +170,19 @@ def _asked(tables: Published, file: MeasuredFile) -> _Readings:
 
 
 def _compared(a: Side, b: Side, of_a: _Readings, of_b: _Readings) -> Comparison:
-    """Zero times, which an empty interval may have, are in no ratio."""
+    """Zero times, which an empty interval may have, are in no ratio, but counted."""
     rows: dict[Op, list[Row]] = {}
+    timeless: Counter[Op] = Counter()
     in_both = [key for key in of_a.by_key if key in of_b.by_key]
     for case, series in sorted(in_both, key=_order):
         row = Row(case, series, of_a.by_key[case, series], of_b.by_key[case, series])
         if row.a.us > 0 and row.b.us > 0:
             rows.setdefault(case.op, []).append(row)
+        else:
+            timeless[case.op] += 1
     silent = of_a.silent | of_b.silent
     left_out = [f"{op}: {why}" for op, why in silent.items()]
+    left_out += [f"{op.value}: {count} points that take no time" for op, count in timeless.items()]
     left_out += _lonely(a, of_a, of_b) + _lonely(b, of_b, of_a)
     names = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     return Comparison(*names, {op: tuple(found) for op, found in rows.items()}, tuple(left_out))

@@ -96,18 +96,24 @@ def _draw(axes: Axes, op: Op, panel: Panel) -> None:
             if rows and (readings[0].samples or series is panel.rows[0].series):
                 _line(axes, x, readings, series, which)
     name = GROWS_WITH[op]
-    axes.set(xscale="log", yscale="log", xlabel=SHOWN_AS.get(name, name.replace("_", " ")), ylabel="us")
+    axes.set(yscale="log", xlabel=SHOWN_AS.get(name, name.replace("_", " ")), ylabel="us")
     _ticks(axes, sorted({float(sizes(row.case)[name]) for row in panel.rows}))
     axes.set_title(panel.title, fontsize=8, loc="left")
     axes.grid(alpha=0.3)
 
 
 def _ticks(axes: Axes, x: list[float]) -> None:
-    """Measured sizes as far as there is room, and round times."""
-    apart = math.log(x[-1] / x[0]) / MAX_TICKS
-    shown = [x[0]]
+    """Measured sizes as far as there is room, and round times.
+
+    Logarithmic; a size of 0, such as an empty context, stands left of the smallest other.
+    """
+    least = next((value for value in x if value > 0), 1.0)
+    # Linear below it: 0 has a place, and sizes from there on are where they would be.
+    axes.set_xscale("symlog", linthresh=least) if x[0] == 0 else axes.set_xscale("log")
+    apart = math.log(max(x[-1], least) / least) / MAX_TICKS
+    shown = x[:1]
     for value in x[1:]:
-        if math.log(value / shown[-1]) >= apart:
+        if shown[-1] == 0 or math.log(value / shown[-1]) >= apart:
             shown.append(value)
     axes.set_xticks(shown, [_short(value) for value in shown])
     axes.set_xticks([], minor=True)
