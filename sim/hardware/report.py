@@ -99,8 +99,12 @@ def comparison_lines(comparison: Comparison) -> list[str]:
 
 
 def _how_to_read(comparison: Comparison) -> str:
-    times = "means, as published tables have them" if comparison.of_means else "medians of the samples"
-    return f"Times are {times}. B/A above 1: B is slower; +- is one sigma of it."
+    why = ", as published tables have them" if comparison.of_means else " of the samples"
+    return f"Times are {_times(comparison)}{why}. B/A above 1: B is slower; +- is one sigma of it."
+
+
+def _times(comparison: Comparison) -> str:
+    return "means" if comparison.of_means else "medians"
 
 
 def _op_head(comparison: Comparison, op: Op, rows: tuple[Row, ...]) -> str:
@@ -126,6 +130,7 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
     return {
         "a": comparison.a,
         "b": comparison.b,
+        "times": _times(comparison),
         "ops": {
             op.value: {
                 "median_ratio": _rounded(comparison.middle(op)),

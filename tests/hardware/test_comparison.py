@@ -217,6 +217,7 @@ def test_words_and_json_say_the_same() -> None:
 def test_times_beside_published_ones_are_called_means() -> None:
     for found, middle in ((compare(h200(), kimi()), "means"), (compare(kimi(), kimi()), "medians")):
         assert report.comparison_lines(found)[2].startswith(f"Times are {middle}")
+        assert report.comparison_object(found)["times"] == middle
         title = pictures.plot(found, Op.GEMM).get_suptitle()
         assert title.startswith(f"gemm: {middle.removesuffix('s')} time")
         assert title.endswith("\nn 384, k 7168, dtype bfloat16")
