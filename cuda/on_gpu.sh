@@ -10,11 +10,12 @@
 # is built here.
 #
 # Ends with 0 where the plan is finished, 130 where the time was up first; 1 where a kernel is wrong on this
-# GPU or installing failed, 2 where something is missing or NAME.jsonl is of another session, 3 where points
+# GPU or installing failed, 2 where something (MINUTES too) is missing or NAME.jsonl is of another session, 3 where points
 # could not be measured or no time was left to, 4 where the GPU failed, 137 where it did not stop in time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-minutes=${1:?how many minutes may it take?} name=${2:-measured} wheels=${3:-}
+[[ ${1-} =~ ^[0-9]+$ ]] || { echo "usage: bash cuda/on_gpu.sh MINUTES [NAME] [WHEELS]" >&2; exit 2; }
+minutes=$1 name=${2:-measured} wheels=${3:-}
 seeds=5  # of the inputs that every kernel is checked on
 out=${OUT:-build/on_gpu} site=$PWD/build/gpu_site
 mkdir -p "$out"
