@@ -32,7 +32,17 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 WRITE_EVERY = 25
 """Points after which the file is written again, so that little is lost with the machine."""
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+EPILOG = (
+    f"Exit codes: 0 done; {EXIT_USER_ERROR} nothing could begin; {EXIT_POINTS_FAILED} some points are not"
+    f" measured; {EXIT_DEVICE_FAILED} the GPU failed; {EXIT_INTERRUPTED} interrupted. What was measured"
+    " before is kept."
+)
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 class _Printer:
@@ -69,15 +79,25 @@ def point_line(point: Point, ceilings: Ceilings) -> str:
     return f"{words(point.case)}, {point.series.value}: {', '.join(parts)} ({counted})"
 
 
-@app.command()
+@app.command(epilog=EPILOG)
 def measure(
-    plan: Annotated[PlanName, typer.Option(help="What to measure.")],
+    plan: Annotated[
+        PlanName,
+        typer.Option(help="A decode step of this model; tiny: small sizes of every op, to try a machine."),
+    ],
     out: Annotated[Path, typer.Option(help="The measured file to write, such as my_gpu.jsonl.")],
-    short: Annotated[bool, typer.Option("--short", help="Fewer sizes and samples: some minutes.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished file.")] = False,
+    short: Annotated[
+        bool, typer.Option("--short", help="About a third of the points, and fewer samples of each.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the file where it is unfinished.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of inputs, routing and the order of points.")] = 1,
-    device: Annotated[int, typer.Option(min=0, help="Number of the GPU.")] = 0,
-    only: Annotated[list[Op] | None, typer.Option(help="Only this op. Repeatable.")] = None,
+    device: Annotated[int, typer.Option(min=0, help="Number of the GPU, as CUDA counts.")] = 0,
+    only: Annotated[
+        list[Op] | None,
+        typer.Option(metavar="OP", help=f"Only this op: {', '.join(op.value for op in Op)}. Repeatable."),
+    ] = None,
 ) -> None:
     """Check the kernels on this GPU, time them, and write a measured file."""
     options = Options(plan, short, out, resume, seed, device, tuple(only or ()))

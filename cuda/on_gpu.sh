@@ -10,7 +10,7 @@
 # is built here.
 #
 # Ends with 0 where the plan is finished, 130 where the time was up first; 1 where a kernel is wrong on this
-# GPU or installing failed, 2 where something is missing or NAME.jsonl is of another session, 3 where points
+# GPU or installing failed, 2 where something (MINUTES too) is missing or NAME.jsonl is of another session, 3 where points
 # could not be measured or no time was left to, 4 where the GPU failed, 137 where it did not stop in time.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -47,6 +47,7 @@ SHORT_RULE = Rule(min_samples=100, max_samples=1000, min_gpu_time_s=2e-4, max_no
 """Of each pass; a point has the samples of both. The noise is nvbench's, the least GPU time is not:
 its half second is out of reach for kernels of some us. The rest is chosen."""
 TINY_RULE = Rule(min_samples=6, max_samples=8, min_gpu_time_s=0.0, max_noise=0.005, timeout_s=5.0)
+_NO_GPU = "; measure where nvidia-smi lists a GPU (without one `make cuda-test` checks the kernels)"
 
 
 class SessionError(Exception):
@@ -160,12 +161,12 @@ def _driver() -> Driver:
     try:
         return open_driver()
     except OSError as problem:
-        raise SessionError(f"no driver of an NVIDIA GPU: {problem}") from None
+        raise SessionError(f"no driver of an NVIDIA GPU: {problem}{_NO_GPU}") from None
     except ImportError as problem:
         raise SessionError(f"pycuda is missing (see README, Measure your own GPU): {problem}") from None
     # Looked up when something was raised: pycuda has been imported by then.
     except importlib.import_module("pycuda.driver").Error as problem:
-        raise SessionError(f"the driver finds no GPU: {problem}") from None
+        raise SessionError(f"the driver finds no GPU: {problem}{_NO_GPU}") from None
 
 
 def _gpus(driver: Driver, options: Options, opened: ExitStack) -> list[Gpu]:

@@ -350,7 +350,8 @@ def read(path: Path, allow_emulated: bool = False) -> MeasuredFile:
     header = _header(next(lines), file, allow_emulated)
     rest = list(lines)
     if not rest or rest[-1][1].get("line") != "end":
-        raise MeasuredFileError(file, len(rest) + 1, "the file ends here", "a line that counts the points")
+        wanted = "a line that counts the points (copied in part? copy it again)"
+        raise MeasuredFileError(file, len(rest) + 1, "the file ends here", wanted)
     points = [_validated(line, Point, file) for line in rest[:-1]]
     end = _validated(rest[-1], End, file)
     if end.points != len(points):

@@ -271,7 +271,9 @@ def test_a_driver_that_finds_no_gpu_says_so_in_one_line(
     found.environment |= {"LD_LIBRARY_PATH": str(build.build_stub())}
     code, out, err = found.measure("--out", str(tmp_path / "x.jsonl"))
     told = "error: the driver finds no GPU: cuInit failed: no CUDA-capable device is detected"
-    assert (code, out, err) == (2, "", f"{told} (stub libcuda)\n")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{told} (stub libcuda); measure where nvidia-smi lists a GPU")
+    assert err.count("\n") == 1
 
 
 class BusyError(Exception):

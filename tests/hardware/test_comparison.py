@@ -125,8 +125,17 @@ def test_published_tables_are_not_those_of_a_file_that_the_gpu_names(tmp_path: P
 
 
 def test_two_published_sides_are_refused() -> None:
-    with pytest.raises(DocumentError, match="one of the two must be a measured file"):
+    with pytest.raises(DocumentError) as refused:
         compare(h200(), h200())
+    told = "h200_sxm and h200_sxm: both stand for published tables; one of the two must be a measured file"
+    assert str(refused.value) == f"{told} (python -m cuda.measure writes one)"
+
+
+def test_the_file_that_a_refused_gpu_names_is_proposed(tmp_path: Path) -> None:
+    path = kimi_file(tmp_path)
+    with pytest.raises(DocumentError) as refused:
+        compare(side(str(write_gpu(tmp_path)), "sglang"), h200())
+    assert str(refused.value).endswith(f"must be a measured file, such as {path}")
 
 
 @pytest.mark.parametrize(
@@ -235,6 +244,24 @@ def test_words_and_json_say_the_same() -> None:
         assert op in lines
     assert "experts (experts 384, top_k 8, hidden 7168, intermediate 256, dtype int4_wo)" in lines
     assert max(map(len, lines.splitlines())) <= report.WIDTH
+
+
+def test_times_beside_published_ones_are_called_means() -> None:
+    for found, middle in ((compare(h200(), kimi()), "means"), (compare(kimi(), kimi()), "medians")):
+        assert report.comparison_lines(found)[2].startswith(f"Times are {middle}")
+        assert report.comparison_object(found)["times"] == middle
+        title = pictures.plot(found, Op.GEMM).get_suptitle()
+        assert title.startswith(f"gemm: {middle.removesuffix('s')} time")
+        assert title.endswith("\nn 384, k 7168, dtype bfloat16")
+
+
+@given(st.floats(1e-2, 1e5), st.floats(1.1, 1e4))
+def test_a_picture_has_two_times_to_read_off_and_one_scale(shortest: float, range_: float) -> None:
+    points = [point(mla(q, c), [shortest * t]) for q, c, t in ((1, 1024, 1), (1, 2048, range_), (9, 1024, 1))]
+    left, right = pictures.plot(compare(file_of(*points), file_of(*points)), Op.MLA).axes
+    low, high = left.get_ylim()
+    assert (low, high) == right.get_ylim()
+    assert sum(low <= tick <= high for tick in left.get_yticks()) >= 2
 
 
 def test_a_measured_file_is_shown_point_by_point() -> None:
