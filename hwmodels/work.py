@@ -55,6 +55,7 @@ class HostTask(Enum):
     TREE_BUILD = "tree_build"
     TREE_MASK = "tree_mask"
     SYNCHRONISE = "synchronise"
+    HAND_OVER = "hand_over"
     DRAFT_PASS = "draft_pass"
 
 

@@ -26,8 +26,11 @@ TYPICAL: dict[str, tuple[int, int, int]] = {
     "swe bench": (2048, 1024, 500),
     "speed bench": (512, 1024, 80),
 }
-"""Prompt and answer in tokens, and prompts in the set (of SPEED-Bench in each category). Tokens are assumed: single turns of the data set with a chat template and a reasoning
-model's answer, as far as engines' usual limits let it go. Attention over so few is a small part of a step."""
+"""Prompt and answer in tokens, and prompts in the set (of SPEED-Bench in each category).
+
+Tokens are assumed: single turns of the data set with a chat template and a reasoning model's answer, as far as
+engines' usual limits let it go. Attention over so few is a small part of a step.
+"""
 
 SERVED = ("closed loop", "closed", "chat", "random")
 """Words of workloads in which requests follow one another through a server."""
@@ -74,7 +77,8 @@ def contexts(context: str, workload: str) -> Contexts:
     said = words(workload)
     for name, (start, output, prompts) in TYPICAL.items():
         if f" {name} " in said:
-            note = f"{name}: {start:,} tokens of prompt, {output:,} decoded, of {prompts:,} requests; prefill and drain counted"
+            size = f"{start:,} tokens of prompt, {output:,} decoded, {prompts:,} requests"
+            note = f"{name}: {size}; prefill and drain counted"
             return Contexts(start, output, note, prompts, prefill=True)
     note = (
         f"context not stated: {DEFAULT_PROMPT_TOKENS:,} tokens of prompt, {DEFAULT_OUTPUT_TOKENS:,} decoded"
