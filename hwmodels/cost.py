@@ -318,6 +318,10 @@ class CostModel:
             return ()
         return tables.expert_lines(self.machine.gpu.measured_as, self.expert_kernel(dtype), dtype)
 
+    def experts_fill_gpu(self, dtype: DType) -> bool:
+        """True where nothing can run beside the stack's expert kernel for *dtype*."""
+        return bool(self._expert_kernels(dtype)) and self.expert_kernel(dtype).fills_gpu
+
     def _expert_kernels(self, dtype: DType) -> list[ExpertKernel]:
         machine = self.machine
         return [k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.measured_as in k.gpus]
@@ -592,33 +596,29 @@ class CostModel:
             case _:
                 assert_never(work)
 
-    def _scheduling(self, first: Figure, requests: int) -> Estimate:
-        """*first* for one request, and the stack's figure for every further one."""
-        more = self.machine.stack.dispatch.request_us
+    def _scheduling(self, requests: int) -> Estimate:
+        """The stack's figure for one request, and the one for every further."""
+        first, more = self.machine.stack.dispatch.schedule_us, self.machine.stack.dispatch.request_us
         alone = _from_figure(first, Bound.HOST, "scheduling")
         if requests == 1:
             return alone
         source = weakest(first.source, more.source)
         return replace(alone, seconds=alone.seconds + more.value * (requests - 1) * US, source=source)
 
-    def _prepare_us(self) -> Figure:
-        """What a chain of a block drafter waits for; all of scheduling where the stack does not say."""
-        return self.machine.stack.overlap.block_prepare_us or self.machine.stack.dispatch.schedule_us
-
     def _host_task(self, work: HostWork) -> Estimate:
         host, dispatch = self.machine.host, self.machine.stack.dispatch
         match work.task:
             case HostTask.SCHEDULE:
-                return self._scheduling(dispatch.schedule_us, work.items)
-            case HostTask.PREPARE:
-                return self._scheduling(self._prepare_us(), work.items)
-            case HostTask.PROCESS:
-                rest = max(0.0, dispatch.schedule_us.value - self._prepare_us().value)
-                return replace(self._scheduling(dispatch.schedule_us, 1), seconds=rest * US)
+                return self._scheduling(work.items)
             case HostTask.TREE_DISPATCH:
                 return _from_figure(dispatch.tree_dispatch_us, Bound.HOST, "tree dispatch")
             case HostTask.SYNCHRONISE:
                 return _from_figure(dispatch.synchronise_us, Bound.HOST, "synchronisation")
+            case HostTask.HAND_OVER:
+                exposed = self.machine.stack.overlap.exposed_us
+                if exposed is None:
+                    raise HardwareError(self.machine.stack.name, "lacks exposed_us")
+                return _from_figure(exposed, Bound.HOST, "between two steps")
             case HostTask.TREE_BUILD:
                 extra = dispatch.tree_fixed_us.value * US
                 return _from_figure(

@@ -152,9 +152,9 @@ def _caveat(wanted: DType, measured: DType, other: str | None) -> str | None:
 
 
 def expert_shape(work: GroupedExperts) -> ExpertShape:
-    """What *work* asks of one rank."""
-    here, reached = work.experts // work.groups, max(1, work.top_k // work.groups)
-    return ExpertShape(here, work.hidden, work.intermediate, reached)
+    """What *work* asks of one rank, which holds the experts of one group."""
+    held, reached = work.experts // work.groups, max(1, work.top_k // work.groups)
+    return ExpertShape(held, work.hidden, work.intermediate, reached)
 
 
 def own_line(lines: Sequence[ExpertsLine], work: GroupedExperts) -> ExpertsLine | None:

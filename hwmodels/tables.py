@@ -149,6 +149,11 @@ def gemm(gpu: str, dtype: DType) -> Grid | None:
     return _grid(f"gemm.csv {gpu} {dtype.value}", points, frameworks.pop())
 
 
+def are_measured(gpu: str) -> bool:
+    """Whether *gpu* has tables of its own; else the roofline answers for it."""
+    return any(row["gpu"] == gpu for row in rows("gemm"))
+
+
 def _sizes(row: dict[str, str], prefix: str) -> list[tuple[float, float]]:
     """(size, us) of each filled column ``<prefix><size>_us`` of *row*."""
     return [

@@ -28,6 +28,7 @@ from hwmodels.documents import (
     resolve,
     validate,
 )
+from hwmodels.measured import SUFFIX
 from hwmodels.work import DType
 from sim import shipped
 from sim.choices import Counts, Shape
@@ -194,7 +195,7 @@ class Experts(Strict):
     kernel: str | None = None
     """Expert kernel to use where the stack knows several (marlin, trtllm_gen, cutlass)."""
     routing_correlation: float | None = Field(default=None, ge=0, le=0.45)
-    """How alike the tokens of a pass route (rho), instead of the model's; 0 is independent."""
+    """How alike all tokens of a pass route (rho), instead of the model's two figures; 0 is independent."""
     ep: int = Field(default=1, ge=1, le=8)
     """Groups of GPUs that share out whole experts (expert parallelism); inside a group they are sliced."""
 
@@ -442,6 +443,8 @@ def unknown_entry(key: str, value: Any) -> str:
 def _unknown(kind: Kind, name: str) -> str:
     if name.endswith(".yaml"):
         return "" if Path(name).is_file() else f"no such file: {name}"
+    if kind is Kind.GPU and name.endswith(SUFFIX):
+        return f"'{name}' holds measurements; name a GPU's .yaml file that says 'measured: {Path(name).name}'"
     return "" if name in catalog.names(kind) else catalog.unknown_name(kind, name)
 
 

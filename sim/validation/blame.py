@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.validation.families import Family
+from sim.validation.uncertainty import log_sd
 from sim.validation.verdicts import Row
 
 LARGEST_FACTOR = 64.0
@@ -39,7 +40,7 @@ class Suspect(NamedTuple):
         """How surprising the factor would be."""
         if self.factor is None or self.spread == 0:
             return math.inf
-        return abs(math.log(self.factor)) / self.spread
+        return abs(math.log(self.factor)) / float(log_sd(self.spread))
 
     @property
     def could_close_it(self) -> bool:

@@ -22,12 +22,15 @@ from hwmodels.models import TargetModel
 from hwmodels.work import DType
 from sim.validation.errors import Unpredictable
 
+_COUNTED = re.compile(r"(?<![a-z0-9.])(\d+) ?x ?(?=[a-z])")
+"""``8xB200`` and ``2 x RTX A6000``."""
 _SEPARATORS = re.compile(r"[^a-z0-9.]+|\.(?![a-z0-9])|(?<![a-z0-9])\.")
 
 
 def words(text: str) -> str:
     """*text* in lower case, its words apart by single spaces and with one at both ends."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = unicodedata.normalize("NFKC", text).casefold().replace("\N{MULTIPLICATION SIGN}", "x")
+    plain = _COUNTED.sub(r"\1 x ", plain)
     return f" {' '.join(_SEPARATORS.sub(' ', plain).split())} "
 
 
@@ -73,9 +76,11 @@ def gpu(text: str) -> Gpu:
     return catalog.gpu(_named(Kind.GPU, "GPU", text).name)
 
 
-def stack(text: str) -> str:
-    """The stack that the text of an engine column names."""
-    return _named(Kind.STACK, "engine", text).name
+def stack(engine: str, method: str = "") -> str:
+    """The stack that the text of an engine column names, of two versions the one that suits *method*."""
+    if not matches(Kind.STACK, engine):
+        return _named(Kind.STACK, "engine", engine).name
+    return _named(Kind.STACK, "engine", f"{engine} {method}").name
 
 
 class Quantisation(Enum):
@@ -135,7 +140,7 @@ def drafter(text: str, method: str, target: TargetModel) -> Drafter:
     own = [entry for entry in _drafters() if _drafts_for(entry, target)]
     said = (*matches(Kind.DRAFTER, text), *matches(Kind.DRAFTER, method))
     named = [match.entry for match in said if match.entry in own]
-    kinds = [kind for kind in map(_drafter_kind, words(f"{text} {method}").split()) if kind]
+    kinds = drafter_kinds(f"{text} {method}")
     by_name = [entry for kind in kinds for entry in own if kind in _kinds_of(entry)]
     by_method = [entry for kind in kinds for entry in own if kind == entry.method]
     for entry in (*named, *by_name, *by_method):
@@ -143,6 +148,11 @@ def drafter(text: str, method: str, target: TargetModel) -> Drafter:
     what = f"no drafter '{text or method}' for {target.name} is in the catalog"
     have = ", ".join(entry.name for entry in own)
     raise Unpredictable(f"{what} (known for it: {have})" if have else what)
+
+
+def drafter_kinds(text: str) -> list[str]:
+    """The kinds of drafter that *text* speaks of, in order: ``eagle``, ``mtp``, ``dflash``, ``dflash2``."""
+    return [kind for kind in map(_drafter_kind, words(text).split()) if kind]
 
 
 def _drafters() -> list[Drafter]:
@@ -163,7 +173,7 @@ def _drafter_kind(word: str) -> str | None:
 
 def _kinds_of(entry: Drafter) -> set[str]:
     """The kinds that the entry's own name has."""
-    return {kind for kind in map(_drafter_kind, words(entry.name).split()) if kind}
+    return set(drafter_kinds(entry.name))
 
 
 def _drafts_for(entry: Drafter, target: TargetModel) -> bool:

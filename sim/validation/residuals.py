@@ -2,15 +2,16 @@
 
 No figure has a range for an effect that nobody modelled. The shipped cases show how far predictions are
 off beyond what their own uncertainty explains; a row's interval is widened by what *other* systems
-show, never its own (leave one system out), and plain decoding and speculation are told apart. The term is the
-least standard deviation with which 90 % of those rows, every system with the same weight, would lie
-inside their intervals.
+show, never its own (leave one system out). Plain decoding and speculation are told apart, and GPUs with
+measured tables from those that only have a roofline. The term is the least standard deviation with which
+90 % of the rows alike, every system with the same weight, would lie inside their intervals.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,6 @@ from scipy import special
 from sim import files
 from sim.validation import shipped
 from sim.validation.errors import CasesError
-from sim.validation.translation import CaseKind
 from sim.validation.uncertainty import LEVEL
 from sim.validation.verdicts import Row
 
@@ -35,6 +35,7 @@ class Residual(NamedTuple):
 
     id: str
     kind: str
+    ground: str
     system: str
     log_error: float
     """Logarithm of predicted over measured."""
@@ -48,6 +49,7 @@ def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
         Residual(
             row.id,
             row.kind.value,
+            row.ground.value,
             row.system,
             round(math.log1p(row.error), DIGITS),
             round(row.draws.log_sd, DIGITS),
@@ -56,16 +58,22 @@ def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
     )
 
 
-def discrepancy_sd(residuals: Sequence[Residual], system: str, kind: CaseKind) -> float:
-    """Standard deviation of what the model lacks on *system*, from the others; 0 where there are none."""
-    others = [residual for residual in residuals if residual.system != system and residual.kind == kind]
-    if not others:
+def discrepancy_sd(residuals: Sequence[Residual], row: Row) -> float:
+    """Standard deviation of what the model lacks on *row*, from other systems; 0 where there are none."""
+    others = [
+        residual for residual in residuals if residual.system != row.system and residual.kind == row.kind
+    ]
+    alike = [residual for residual in others if residual.ground == row.ground]
+    return _covering_sd(alike or others)
+
+
+def _covering_sd(residuals: Sequence[Residual]) -> float:
+    """The least standard deviation that covers 90 % of *residuals*, systems weighing the same."""
+    if not residuals:
         return 0.0
-    counts: dict[str, int] = {}
-    for residual in others:
-        counts[residual.system] = counts.get(residual.system, 0) + 1
-    excess = np.array([(r.log_error / QUANTILE) ** 2 - r.log_sd**2 for r in others])
-    weights = np.array([1 / counts[residual.system] for residual in others])
+    counts = Counter(residual.system for residual in residuals)
+    excess = np.array([(r.log_error / QUANTILE) ** 2 - r.log_sd**2 for r in residuals])
+    weights = np.array([1 / counts[residual.system] for residual in residuals])
     order = np.argsort(excess)
     reached = np.cumsum(weights[order]) / weights.sum()
     least = excess[order][np.searchsorted(reached, LEVEL - 1e-12)]
@@ -92,8 +100,8 @@ def read(path: Path) -> tuple[Residual, ...]:
         raise CasesError(str(path), 1, "", f"expected the columns {', '.join(Residual._fields)}")
     try:
         return tuple(
-            Residual(name, kind, system, float(log_error), float(log_sd))
-            for name, kind, system, log_error, log_sd in rows
+            Residual(name, kind, ground, system, float(log_error), float(log_sd))
+            for name, kind, ground, system, log_error, log_sd in rows
         )
     except ValueError as problem:
         raise CasesError(str(path), 0, "", f"not a file of residuals: {problem}") from None

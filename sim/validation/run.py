@@ -72,14 +72,15 @@ def _row(wish: Wish, predictions: Predictions, known: Sequence[Residual]) -> Row
         raise Unpredictable("neither tok_s_total nor baseline_tok_s_total is given")
     asked = question(wish.case, wish.kind)
     prediction = predictions.of(asked)
-    return Row(
-        asked, prediction, draw(asked, prediction), residuals.discrepancy_sd(known, asked.system, asked.kind)
-    )
+    return _widened(Row(asked, prediction, draw(asked, prediction), discrepancy_sd=0.0), known)
 
 
 def learnt(validation: Validation) -> tuple[Validation, tuple[Residual, ...]]:
     """*validation* with intervals widened by its own rows of other systems, and the residuals of all rows."""
     found = residuals.of_rows(validation.rows)
-    wider = [residuals.discrepancy_sd(found, row.system, row.kind) for row in validation.rows]
-    rows = tuple(replace(row, discrepancy_sd=sd) for row, sd in zip(validation.rows, wider, strict=True))
+    rows = tuple(_widened(row, found) for row in validation.rows)
     return replace(validation, rows=rows), found
+
+
+def _widened(row: Row, known: Sequence[Residual]) -> Row:
+    return replace(row, discrepancy_sd=residuals.discrepancy_sd(known, row))

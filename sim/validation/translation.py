@@ -18,6 +18,7 @@ from hwmodels.drafters import Drafter
 from hwmodels.errors import DocumentError
 from hwmodels.models import TargetModel
 from sim import scenario
+from sim.memory import GIB, target_bytes_per_rank
 from sim.scenario import Scenario
 from sim.validation import naming, workloads
 from sim.validation.cases import Case
@@ -78,28 +79,30 @@ def measured(case: Case, kind: CaseKind) -> float | None:
     return case.tok_s_total if plain and case.tok_s_total is not None else case.baseline_tok_s_total
 
 
+_PLAIN = re.compile(r"(?<= )(?:none|baseline|plain|autoregressive|ar|vanilla|off|no spec[a-z]*)(?= )")
+
+
 def _is_plain(method: str) -> bool:
-    said = naming.words(method)
-    return any(f" {word} " in said for word in ("none", "baseline", "plain", "autoregressive", "vanilla"))
+    return _PLAIN.search(naming.words(method)) is not None
 
 
-def method_of(text: str) -> Method:
-    """What the method column says; Unpredictable where it says nothing known."""
+def method_of(text: str, top_k: int | None = None) -> Method:
+    """What the method column says; Unpredictable where it says nothing known. *top_k* above 1 is a tree."""
     said = naming.words(text)
     if _is_plain(text):
         return Method.PLAIN
     if " ddtree " in said:
         return Method.DDTREE
-    if " tree " in said:
-        return Method.EAGLE_TREE
-    if " chain " in said or naming.matches(catalog.Kind.DRAFTER, text):
-        return Method.CHAIN
-    raise Unpredictable(f"method '{text}' is not known" if text else "the row names no method")
+    if not naming.drafter_kinds(text) and " chain " not in said:
+        raise Unpredictable(f"method '{text}' is not known" if text else "the row names no method")
+    return Method.EAGLE_TREE if " tree " in said or (top_k or 1) > 1 else Method.CHAIN
 
 
 def question(case: Case, kind: CaseKind) -> Question:
     """The Question that *case* asks; Unpredictable where it cannot be put."""
-    method = method_of(case.method)
+    if " live service " in naming.words(case.workload):
+        raise Unpredictable("a live service: what else it decoded at the time is not stated")
+    method = method_of(case.method, case.topk)
     gpu = naming.gpu(case.gpu)
     target = naming.target_model(case.model, case.quantisation)
     contexts = workloads.contexts(case.context_tokens, case.workload)
@@ -113,7 +116,9 @@ def question(case: Case, kind: CaseKind) -> Question:
         if case.acceptance_length is None:
             raise Unpredictable("no acceptance_length: only plain decoding can be predicted")
         drafter = naming.drafter(case.drafter, case.method, target)
-        keys |= _drafting(case, method, drafter) | {"acceptance": {"mean_length": case.acceptance_length}}
+        keys |= _drafting(case, method, drafter, notes) | {
+            "acceptance": {"mean_length": case.acceptance_length}
+        }
     return Question(case, kind, _scenario(case, keys), contexts, tuple(notes))
 
 
@@ -126,11 +131,16 @@ def _scenario(case: Case, keys: dict[str, Any]) -> Scenario:
         raise Unpredictable(f"{where}{problem.problem}") from None
 
 
-_SHARDING = re.compile(r"(?<![a-z])(tp|ep|dcp|dp|pp|cp)\s*[-= ]?\s*(\d+)")
+_SHARDING = re.compile(r"(?<![a-z])(tp|ep|dcp|dp|dep|pp|cp)\s*[-= ]?\s*(\d+)")
 _COUNT_OF_GPUS = re.compile(
     r"(?:^|(?<=\s))(\d+)\s*x(?=\s)|(\d+)\s*(?:gpus?|cards?)(?=\s)|(?<=\s)x\s*(\d+)(?=\s)"
 )
-_UNKNOWN_SHARDING = {"dp": "data parallelism", "pp": "pipeline parallelism", "cp": "context parallelism"}
+_UNKNOWN_SHARDING = {
+    "dp": "data parallelism",
+    "dep": "data parallelism",
+    "pp": "pipeline parallelism",
+    "cp": "context parallelism",
+}
 
 
 def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
@@ -139,7 +149,7 @@ def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
     for name, what in _UNKNOWN_SHARDING.items():
         if said.get(name, 1) > 1:
             raise Unpredictable(f"parallelism '{case.parallelism}': {what} is not simulated")
-    gpus = _gpu_count(case, said, notes)
+    gpus = _gpu_count(case, gpu, said, notes)
     if said.get("tp", gpus) != gpus:
         raise Unpredictable(
             f"parallelism '{case.parallelism}' on {gpus} GPUs: only TP over all of them is simulated"
@@ -151,7 +161,7 @@ def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
     if not named:
         notes.append(f"host taken to be {host}, usual for {gpu.name}")
     keys = {"gpu": gpu.name, "gpus": gpus, "interconnect": fabric, "host": host}
-    keys |= {"stack": naming.stack(case.engine)}
+    keys |= {"stack": naming.stack(case.engine, case.method)}
     if said.get("dcp", 1) > 1:
         keys |= {"dcp": said["dcp"]}
     if said.get("ep", 1) > 1:
@@ -159,10 +169,24 @@ def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
     return keys
 
 
-def _gpu_count(case: Case, said: dict[str, int], notes: list[str]) -> int:
+FITS_SHARE = 0.8
+"""Of a GPU's memory, for weights alone."""
+
+
+def _fits_one(case: Case, gpu: Gpu) -> bool:
+    target = naming.target_model(case.model, case.quantisation)
+    return target_bytes_per_rank(target, 1) <= FITS_SHARE * gpu.memory_gib.value * GIB
+
+
+def _gpu_count(case: Case, gpu: Gpu, said: dict[str, int], notes: list[str]) -> int:
+    if case.n_gpu is not None and case.n_gpu > 1 and "tp" not in said:
+        if not case.parallelism and not case.interconnect and _fits_one(case, gpu):
+            notes.append(
+                f"one of {case.n_gpu} GPUs taken to run: no parallelism or link is named, and it fits"
+            )
+            return 1
+        notes.append("parallelism taken to be TP over all GPUs")
     if case.n_gpu is not None:
-        if case.n_gpu > 1 and "tp" not in said:
-            notes.append("parallelism taken to be TP over all GPUs")
         return case.n_gpu
     if "tp" in said:
         return said["tp"]
@@ -177,7 +201,7 @@ def _load(case: Case, contexts: Contexts, notes: list[str]) -> dict[str, Any]:
         notes.append("concurrency taken to be 1")
     load = {"context_tokens": contexts.start, "output_tokens": contexts.output, "prefill": contexts.prefill}
     keys: dict[str, Any] = {"load": load | {"concurrency": case.concurrency or 1}}
-    if not case.kv_dtype:
+    if naming.words(case.kv_dtype).strip() in ("", "auto"):
         notes.append("cache taken to be bfloat16")
         return keys
     said = naming.quantisation(case.kv_dtype)
@@ -198,7 +222,7 @@ def _kernels(
     return {"experts": experts} if experts else {}
 
 
-def _drafting(case: Case, method: Method, drafter: Drafter) -> dict[str, Any]:
+def _drafting(case: Case, method: Method, drafter: Drafter, notes: list[str]) -> dict[str, Any]:
     """Drafter, block and tree."""
     nodes = _nodes(case)
     if method is Method.CHAIN:
@@ -208,7 +232,7 @@ def _drafting(case: Case, method: Method, drafter: Drafter) -> dict[str, Any]:
         block = case.block_size or drafter.longest_block or nodes + 1
         return {"drafter": _drafter(drafter, block), "tree": {"shape": "ddtree", "budget": nodes}}
     tree: dict[str, Any] = {"shape": "eagle", "budget": nodes, "top_k": case.topk or 1}
-    return {"drafter": _drafter(drafter, _draft_steps(case) + 1), "tree": tree}
+    return {"drafter": _drafter(drafter, _draft_steps(case, nodes, notes) + 1), "tree": tree}
 
 
 def _drafter(drafter: Drafter, block: int) -> dict[str, Any]:
@@ -226,10 +250,15 @@ def _nodes(case: Case) -> int:
     return nodes
 
 
-_STEPS = re.compile(r"(?:num[_ ])?steps\s*=\s*(\d+)", re.IGNORECASE)
+_STEPS = re.compile(r"steps\s*[=:]?\s*(\d+)", re.IGNORECASE)
+USUAL_STEPS = 3
+"""SGLang's own choice for most targets of EAGLE."""
 
 
-def _draft_steps(case: Case) -> int:
+def _draft_steps(case: Case, nodes: int, notes: list[str]) -> int:
     """Depth of an EAGLE tree: SGLang's num_draft_tokens counts nodes, so the notes may say the steps."""
     found = _STEPS.search(case.notes)
-    return int(found[1]) if found else case.num_draft_tokens or _nodes(case)
+    if found or case.block_size:
+        return int(found[1]) if found else (case.block_size or 1) - 1
+    notes.append(f"depth of the EAGLE tree taken to be {min(nodes, USUAL_STEPS)}")
+    return min(nodes, USUAL_STEPS)

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 from scipy.stats import qmc
 
@@ -69,9 +69,9 @@ def draw(question: Question, prediction: Prediction) -> Draws:
     return Draws(of_others @ np.array(others) - slower, normals[:, -1])
 
 
-def log_sd(spreads: Array) -> Array:
+def log_sd(spreads: ArrayLike) -> Array:
     """Standard deviations of the logarithm of lognormal factors whose relative ones are *spreads*."""
-    return np.sqrt(np.log1p(spreads**2))
+    return np.asarray(np.sqrt(np.log1p(np.square(spreads))))
 
 
 def length_sd(case: Case, kind: CaseKind) -> float:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from hwmodels import tables
 from sim.validation.prediction import Prediction
 from sim.validation.translation import CaseKind, Question
 from sim.validation.uncertainty import Draws
+
+
+class Ground(StrEnum):
+    """What kernels of a GPU are predicted from."""
+
+    TABLES = "tables"
+    ROOFLINE = "roofline"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +52,12 @@ class Row:
     def system(self) -> str:
         """Machine and engine."""
         return self.question.system
+
+    @property
+    def ground(self) -> Ground:
+        """Whether anybody measured kernels of its GPU."""
+        gpu = self.prediction.model.simulation.setup.machine.gpu
+        return Ground.TABLES if tables.are_measured(gpu.measured_as) else Ground.ROOFLINE
 
     @property
     def measured(self) -> float:

@@ -25,7 +25,7 @@ from sim.validation.translation import CaseKind
 from sim.validation.uncertainty import length_sd
 from sim.validation.verdicts import Row, Validation, score
 
-KNOWN = (Residual("X", "baseline", "another system", 0.1, 0.02),)
+KNOWN = (Residual("X", "baseline", "tables", "another system", 0.1, 0.02),)
 
 
 def validated(folder: Path, rows: Sequence[Mapping[str, str]], system: str = "") -> Validation:
@@ -173,37 +173,46 @@ def test_lengths_are_as_sure_as_their_origin(tmp_path: Path) -> None:
     assert found[0] == pytest.approx(0.01 / math.sqrt(12) / 8.01)
 
 
-PLAIN_KIND = CaseKind.BASELINE
+def residual(
+    system: str, log_error: float, log_sd: float = 0.0, kind: str = "baseline", ground: str = "tables"
+) -> Residual:
+    return Residual("x", kind, ground, system, log_error, log_sd)
 
 
-def residual(system: str, log_error: float, log_sd: float = 0.0) -> Residual:
-    return Residual("x", "baseline", system, log_error, log_sd)
+def test_a_system_says_nothing_of_itself(base: Validation) -> None:
+    row = base.rows[0]
+    own, other = residual(row.system, 1.0), residual("another", 0.1)
+    assert discrepancy_sd([own, other], row) == pytest.approx(0.1 / QUANTILE)
+    assert discrepancy_sd([own], row) == 0
+    assert discrepancy_sd([residual("another", 1.0, kind="speculative")], row) == 0
 
 
-def test_a_system_says_nothing_of_itself() -> None:
-    found = [residual("a", 1.0), residual("b", 0.1)]
-    assert discrepancy_sd(found, "b", PLAIN_KIND) == pytest.approx(1.0 / QUANTILE)
-    assert discrepancy_sd(found, "a", PLAIN_KIND) == pytest.approx(0.1 / QUANTILE)
-    assert discrepancy_sd(found[:1], "a", PLAIN_KIND) == 0
-    assert discrepancy_sd(found, "a", CaseKind.SPECULATIVE) == 0
+def test_gpus_with_tables_are_told_apart_from_others(base: Validation) -> None:
+    row = base.rows[0]
+    measured, bound = residual("another", 0.1), residual("yet another", 1.0, ground="roofline")
+    assert row.ground == "tables"
+    assert discrepancy_sd([measured, bound], row) == pytest.approx(0.1 / QUANTILE)
+    assert discrepancy_sd([bound], row) == pytest.approx(1.0 / QUANTILE)
 
 
-def test_what_an_interval_explains_is_not_lacking() -> None:
-    assert discrepancy_sd([residual("a", 0.1, 0.2)], "b", PLAIN_KIND) == 0
-    some = discrepancy_sd([residual("a", 0.5, 0.1)], "b", PLAIN_KIND)
+def test_what_an_interval_explains_is_not_lacking(base: Validation) -> None:
+    row = base.rows[0]
+    assert discrepancy_sd([residual("a", 0.1, 0.2)], row) == 0
+    some = discrepancy_sd([residual("a", 0.5, 0.1)], row)
     assert some == pytest.approx(math.sqrt((0.5 / QUANTILE) ** 2 - 0.01))
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(-2, 2), st.floats(0, 0.5)), min_size=1))
-def test_the_discrepancy_covers_nine_rows_in_ten(rows: list[tuple[str, float, float]]) -> None:
-    found = [residual(*row) for row in rows]
-    sd = discrepancy_sd(found, "a", PLAIN_KIND)
-    others = [r for r in found if r.system != "a"]
-    per_system = {r.system: sum(o.system == r.system for o in others) for r in others}
-    weights = [1 / per_system[r.system] for r in others]
-    inside = [abs(r.log_error) <= QUANTILE * math.hypot(r.log_sd, sd) * (1 + 1e-9) for r in others]
+@given(rows=st.lists(st.tuples(st.sampled_from("abcd"), st.floats(-2, 2), st.floats(0, 0.5)), min_size=1))
+def test_the_discrepancy_covers_nine_rows_in_ten(
+    base: Validation, rows: list[tuple[str, float, float]]
+) -> None:
+    found, row = [residual(*each) for each in rows], base.rows[0]
+    sd = discrepancy_sd(found, row)
+    per_system = {r.system: sum(o.system == r.system for o in found) for r in found}
+    weights = [1 / per_system[r.system] for r in found]
+    inside = [abs(r.log_error) <= QUANTILE * math.hypot(r.log_sd, sd) * (1 + 1e-9) for r in found]
     assert sum(w for w, ok in zip(weights, inside, strict=True) if ok) >= 0.9 * sum(weights) - 1e-9
-    assert discrepancy_sd(found[::-1], "a", PLAIN_KIND) == sd
+    assert discrepancy_sd(found[::-1], row) == sd
 
 
 def test_residuals_go_into_a_file_and_come_back(base: Validation, tmp_path: Path) -> None:
@@ -213,7 +222,7 @@ def test_residuals_go_into_a_file_and_come_back(base: Validation, tmp_path: Path
     assert [row.predicted for row in widened.rows] == [row.predicted for row in base.rows]
     for row, off in zip(widened.rows, found, strict=True):
         assert off.log_error == pytest.approx(math.log(row.predicted / row.measured), abs=1e-5)
-        assert row.discrepancy_sd == discrepancy_sd(found, row.system, row.kind)
+        assert row.discrepancy_sd == discrepancy_sd(found, row)
 
 
 def test_blame_closes_the_gap(base: Validation) -> None:

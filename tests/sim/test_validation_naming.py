@@ -24,6 +24,8 @@ from sim.validation.naming import Quantisation
         ("rtx-3090", "rtx_3090"),
         ("RTX A6000", "rtx_a6000"),
         ("8x b300_sxm", "b300_sxm"),
+        ("8xB200", "b200_sxm"),
+        ("2\N{MULTIPLICATION SIGN}RTX A6000", "rtx_a6000"),
     ],
 )
 def test_gpus_are_known_by_what_publications_call_them(text: str, name: str) -> None:

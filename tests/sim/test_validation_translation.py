@@ -104,10 +104,28 @@ def test_drafted_tokens_are_read_from_whichever_column_has_them(drafted: Case) -
         ("EAGLE3 chain", Method.CHAIN),
         ("DFlash2 chain", Method.CHAIN),
         ("MTP chain", Method.CHAIN),
+        ("NEXTN", Method.CHAIN),
+        ("off", Method.PLAIN),
+        ("no speculation", Method.PLAIN),
     ],
 )
 def test_methods(text: str, method: Method) -> None:
     assert method_of(text) is method
+
+
+def test_several_choices_a_node_are_a_tree() -> None:
+    assert method_of("EAGLE3", 1) is Method.CHAIN
+    assert method_of("EAGLE3", 3) is Method.EAGLE_TREE
+
+
+@pytest.mark.parametrize(("notes", "passes"), [("num_steps=5; slow", 5), ("", 3)])
+def test_the_depth_of_an_eagle_tree_is_noted_or_usual(drafted: Case, notes: str, passes: int) -> None:
+    grown = {"method": "EAGLE3 tree", "drafter": "EAGLE3", "topk": 4, "notes": notes, "block_size": None}
+    case = replace(drafted, verify_M_per_req=16, acceptance_length=2.0, **grown)  # type: ignore[arg-type]
+    asked = question(case, CaseKind.SPECULATIVE)
+    tree = asked.scenario.tree
+    assert (asked.scenario.drafter.block, tree.budget, tree.top_k) == (passes + 1, 15, 4)
+    assert any("depth" in note for note in asked.notes) is not bool(notes)
 
 
 @pytest.mark.parametrize("text", ["", "lookahead", "medusa heads"])
@@ -128,6 +146,7 @@ def test_the_number_of_gpus_is_stated_or_follows_from_the_parallelism(plain: Cas
     assert ranks(plain, **blank, parallelism="4 GPU") == (4, "nvlink5")
     assert ranks(plain, **blank, parallelism="", gpu="8x B200") == (8, "nvlink5")
     assert ranks(plain, **blank, parallelism="", gpu="B200 x2") == (2, "nvlink5")
+    assert ranks(plain, **blank, parallelism="", gpu="4xB200") == (4, "nvlink5")
     with pytest.raises(Unpredictable, match="how many GPUs"):
         ranks(plain, **blank, parallelism="")
 
@@ -136,6 +155,7 @@ def test_the_number_of_gpus_is_stated_or_follows_from_the_parallelism(plain: Cas
     ("changes", "words"),
     [
         ({"parallelism": "TP1 DP2"}, "data parallelism"),
+        ({"parallelism": "DEP8"}, "data parallelism"),
         ({"parallelism": "PP2"}, "pipeline parallelism"),
         ({"n_gpu": 2, "parallelism": "TP1"}, "only TP over all"),
         ({"n_gpu": 3, "parallelism": ""}, "gpus must be"),
