@@ -370,7 +370,7 @@ def test_a_value_of_the_wrong_type_is_named(edit: Edit) -> None:
         (
             "source: datasheet",
             "source: datashet",
-            ":23: memory_bandwidth_gb_s.source: "
+            ":25: memory_bandwidth_gb_s.source: "
             "expected 'measured', 'fitted', 'scaled', 'datasheet' or 'assumed', "
             "got \"datashet\", did you mean 'datasheet'?",
         ),
