@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from pydantic import ValidationError
 
 from cuda.criterion import Criterion, Rule
 from cuda.device import DeviceError, DeviceMemoryError
@@ -121,7 +122,9 @@ class Campaign:
                 with self._stopwatch.active():
                     point = self._measured(subject, number, ceilings)
             except NOT_MEASURED as problem:
-                self._points.pop(subject, None)
+                # What a wrong kernel took before is not worth more; other passes stand as they were.
+                if isinstance(problem, WrongResultError):
+                    self._points.pop(subject, None)
                 self.failures.append(Failure(subject, str(problem)))
                 listener.on_failure(self.failures[-1])
                 # A device that cannot even do this will not do another point.
@@ -155,7 +158,13 @@ class Campaign:
         """The point of *subject* with pass *number* over it added."""
         place = self.subjects.index(subject)
         taken = self._taken(subject, self._luck(number, place))
-        added = _point(subject, self._rig(subject).kernel, taken, ceilings)
+        try:
+            added = _point(subject, self._rig(subject).kernel, taken, ceilings)
+        except ValidationError as problem:
+            # Times that no file takes, such as none at all, end one point and not the campaign.
+            raise UnmeasurableError(
+                subject.case, problem.errors()[0]["msg"].removeprefix("Value error, ")
+            ) from None
         before = self._points.get(subject)
         return added if before is None else _joined(before, added, ceilings)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,17 +20,29 @@ from cuda.device import DeviceError
 from cuda.plan import PlanName
 from cuda.session import Options, Session, SessionError, session
 from hwmodels.cases import Op, words
-from hwmodels.errors import DocumentError
+from hwmodels.errors import DocumentError, in_one_line
 from hwmodels.measured import Ceilings, Point
 
 EXIT_USER_ERROR = 2
 EXIT_POINTS_FAILED = 3
 EXIT_DEVICE_FAILED = 4
 EXIT_INTERRUPTED = 130
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a campaign with what it has."""
 WRITE_EVERY = 25
 """Points after which the file is written again, so that little is lost with the machine."""
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+EPILOG = (
+    f"Exit codes: 0 done; {EXIT_USER_ERROR} nothing could begin; {EXIT_POINTS_FAILED} some points are not"
+    f" measured; {EXIT_DEVICE_FAILED} the GPU failed; {EXIT_INTERRUPTED} interrupted. What was measured"
+    " before is kept."
+)
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 class _Printer:
@@ -65,20 +79,30 @@ def point_line(point: Point, ceilings: Ceilings) -> str:
     return f"{words(point.case)}, {point.series.value}: {', '.join(parts)} ({counted})"
 
 
-@app.command()
+@app.command(epilog=EPILOG)
 def measure(
-    plan: Annotated[PlanName, typer.Option(help="What to measure.")],
+    plan: Annotated[
+        PlanName,
+        typer.Option(help="A decode step of this model; tiny: small sizes of every op, to try a machine."),
+    ],
     out: Annotated[Path, typer.Option(help="The measured file to write, such as my_gpu.jsonl.")],
-    short: Annotated[bool, typer.Option("--short", help="Fewer sizes and samples: some minutes.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an unfinished file.")] = False,
+    short: Annotated[
+        bool, typer.Option("--short", help="About a third of the points, and fewer samples of each.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the file where it is unfinished.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of inputs, routing and the order of points.")] = 1,
-    device: Annotated[int, typer.Option(min=0, help="Number of the GPU.")] = 0,
-    only: Annotated[list[Op] | None, typer.Option(help="Only this op. Repeatable.")] = None,
+    device: Annotated[int, typer.Option(min=0, help="Number of the GPU, as CUDA counts.")] = 0,
+    only: Annotated[
+        list[Op] | None,
+        typer.Option(metavar="OP", help=f"Only this op: {', '.join(op.value for op in Op)}. Repeatable."),
+    ] = None,
 ) -> None:
     """Check the kernels on this GPU, time them, and write a measured file."""
     options = Options(plan, short, out, resume, seed, device, tuple(only or ()))
     try:
-        with session(options) as running:
+        with _every_end_an_interrupt(), session(options) as running:
             _run(running)
     except KeyboardInterrupt:
         print(_kept(out, "interrupted"), file=sys.stderr)
@@ -86,6 +110,10 @@ def measure(
     except DeviceError as problem:
         print(_kept(out, f"error: the device failed: {problem}"), file=sys.stderr)
         raise typer.Exit(EXIT_DEVICE_FAILED) from None
+    except OSError as problem:
+        why = f"{problem.filename or 'output'}: {problem.strerror or problem}"
+        print(in_one_line(_kept(out, f"error: {why}")), file=sys.stderr)
+        raise typer.Exit(EXIT_USER_ERROR) from None
     failures = running.campaign.failures
     print(f"Written to {out}: {len(running.campaign.points)} points")
     if failures:
@@ -99,7 +127,30 @@ def _run(running: Session) -> None:
         with _progress() as bar:
             running.campaign.run(running.header.ceilings, _Printer(running, bar))
     finally:
-        running.write()
+        with _signals(dict.fromkeys(ENDS, signal.SIG_IGN)):
+            running.write()
+
+
+@contextmanager
+def _every_end_an_interrupt() -> Iterator[None]:
+    """A machine that is taken away and a line that is cut end it as Ctrl-C does; what is ignored stays so."""
+    kept = {each: signal.default_int_handler for each in ENDS if signal.getsignal(each) is signal.SIG_DFL}
+    with _signals(kept):
+        yield
+
+
+@contextmanager
+def _signals(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    """*handlers* are in place in here; only the main thread has any."""
+    before = {}
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for each, handler in handlers.items():
+                before[each] = signal.signal(each, handler)
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _kept(out: Path, ended: str) -> str:

@@ -10,11 +10,15 @@
 # is built here.
 #
 # Ends with 0 where the plan is finished, 130 where the time was up first; 1 where a kernel is wrong on this
-# GPU or installing failed, 2 where something is missing or NAME.jsonl is of another session, 3 where points
+# GPU or installing failed, 2 where something (MINUTES too) is missing or NAME.jsonl is of another session, 3 where points
 # could not be measured or no time was left to, 4 where the GPU failed, 137 where it did not stop in time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-minutes=${1:?how many minutes may it take?} name=${2:-measured} wheels=${3:-}
+minutes=${1:-} name=${2:-measured} wheels=${3:-}
+refuse() { printf '%s (see the head of cuda/on_gpu.sh)\n' "$1" >&2; exit 2; }
+[[ $minutes =~ ^[1-9][0-9]{0,5}$ ]] || refuse "MINUTES is a whole number from 1 to 999999, not '$minutes'"
+[[ $name =~ ^[A-Za-z0-9_.-]+$ ]] || refuse "NAME is a file's name without its ending, not '$name'"
+[ -z "$wheels" ] || [ -d "$wheels" ] || refuse "WHEELS is a folder, and there is no '$wheels'"
 seeds=5  # of the inputs that every kernel is checked on
 out=${OUT:-build/on_gpu} site=$PWD/build/gpu_site
 mkdir -p "$out"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib
+import os
 import platform
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from cuda import build, plan
 from cuda.build import MissingToolError
@@ -28,6 +31,7 @@ from cuda.rigs import Rig, Rigs
 from cuda.sampling import Stopwatch
 from hwmodels import cases, measured
 from hwmodels.cases import Op
+from hwmodels.errors import in_one_line
 from hwmodels.measured import EMULATED_PREFIX, Ceilings, Harness, Header, Software
 
 THROTTLE_SHARE = 0.75
@@ -43,6 +47,7 @@ SHORT_RULE = Rule(min_samples=100, max_samples=1000, min_gpu_time_s=2e-4, max_no
 """Of each pass; a point has the samples of both. The noise is nvbench's, the least GPU time is not:
 its half second is out of reach for kernels of some us. The rest is chosen."""
 TINY_RULE = Rule(min_samples=6, max_samples=8, min_gpu_time_s=0.0, max_noise=0.005, timeout_s=5.0)
+_NO_GPU = "; measure where nvidia-smi lists a GPU (without one `make cuda-test` checks the kernels)"
 
 
 class SessionError(Exception):
@@ -50,6 +55,9 @@ class SessionError(Exception):
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
+
+    def __str__(self) -> str:
+        return in_one_line(str(self.args[0]))
 
 
 @dataclass(frozen=True)
@@ -91,9 +99,9 @@ def session(options: Options) -> Iterator[Session]:
 
     SessionError, BuildError or MeasuredFileError where that fails.
     """
-    _check_out(options)
-    driver = _driver()
     with ExitStack() as opened:
+        opened.enter_context(_claimed(options))
+        driver = _driver()
         try:
             ready = _prepared(options, _gpus(driver, options, opened))
         except (*NOT_MEASURED, driver.pycuda.Error) as problem:
@@ -101,25 +109,64 @@ def session(options: Options) -> Iterator[Session]:
         yield ready
 
 
-def _check_out(options: Options) -> None:
-    if options.out.suffix != measured.SUFFIX:
-        raise SessionError(f"{options.out}: a measured file ends in {measured.SUFFIX}")
-    if options.out.exists() and not options.resume:
-        raise SessionError(f"{options.out} exists; --resume goes on with it")
-    if not options.out.parent.is_dir():
-        raise SessionError(f"{options.out.parent}: no such folder")
+@contextmanager
+def _claimed(options: Options) -> Iterator[None]:
+    """The file is this session's in here; SessionError where it cannot be.
+
+    Two sessions would write over each other's points, and what cannot be written in the end need not
+    be measured.
+    """
+    out = options.out
+    if out.suffix != measured.SUFFIX:
+        raise SessionError(f"{out}: a measured file ends in {measured.SUFFIX}")
+    if not out.parent.is_dir():
+        raise SessionError(f"{out.parent}: no such folder")
+    lock = out.with_name(f".{out.name}.lock")
+    try:
+        measured.temporary_of(out).touch()
+        measured.temporary_of(out).unlink()
+        held = _locked(lock)
+    except BlockingIOError:
+        raise SessionError(f"{out} is being written by another session") from None
+    except OSError as problem:
+        raise SessionError(f"{out} cannot be written: {problem.strerror}") from None
+    with held:
+        try:
+            # Only now: another session may have made it until just before.
+            if out.exists() and not options.resume:
+                raise SessionError(f"{out} exists; --resume goes on with it")
+            yield
+        finally:
+            with suppress(OSError):
+                lock.unlink(missing_ok=True)
+
+
+def _locked(path: Path) -> IO[str]:
+    """The file at *path*, made if need be, locked as long as it is open; BlockingIOError for another's."""
+    while True:
+        file = path.open("w", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    return file
+        except OSError:
+            file.close()
+            raise
+        # Its last owner took it away between our opening and locking it.
+        file.close()
 
 
 def _driver() -> Driver:
     try:
         return open_driver()
     except OSError as problem:
-        raise SessionError(f"no driver of an NVIDIA GPU: {problem}") from None
+        raise SessionError(f"no driver of an NVIDIA GPU: {problem}{_NO_GPU}") from None
     except ImportError as problem:
         raise SessionError(f"pycuda is missing (see README, Measure your own GPU): {problem}") from None
     # Looked up when something was raised: pycuda has been imported by then.
     except importlib.import_module("pycuda.driver").Error as problem:
-        raise SessionError(f"the driver finds no GPU: {problem}") from None
+        raise SessionError(f"the driver finds no GPU: {problem}{_NO_GPU}") from None
 
 
 def _gpus(driver: Driver, options: Options, opened: ExitStack) -> list[Gpu]:
@@ -161,6 +208,12 @@ def _prepared(options: Options, gpus: Sequence[Gpu]) -> Session:
     parameters = Parameters(options.rule, PASSES, WARM_UPS, GRAPH_COPIES, options.seed)
     whole = plan.subjects(options.plan, options.short, len(gpus))
     wanted = _wanted(options, len(gpus))
+    if not wanted:
+        asked = ", ".join(op.value for op in options.only)
+        known = ", ".join(dict.fromkeys(subject.case.op.value for subject in whole))
+        raise SessionError(
+            f"{options.plan.value} on {len(gpus)} GPU has no point of {asked} (known: {known})"
+        )
     found = measured.read(options.out, allow_emulated=True) if options.out.exists() else None
     stopwatch, rigs = Stopwatch(gpus, THROTTLE_SHARE), Rigs(gpus[0], options.seed, GRAPH_COPIES)
     points = () if found is None else found.points
@@ -186,14 +239,26 @@ def _largest_copy(subjects: Sequence[Subject]) -> Subject:
 
 def _check_same(path: Path, before: Header, now: Header) -> None:
     """Refuse to mix what was measured under other conditions."""
-    refused = f"{path} cannot be gone on with: its"
-    for name in ("device", "harness", "seed", "source_sha256"):
-        if getattr(before, name) != getattr(now, name):
-            raise SessionError(f"{refused} {name} differs from this session's")
-    for name in Software.model_fields:
-        old, new = getattr(before.software, name), getattr(now.software, name)
+    then, today = _conditions(before), _conditions(now)
+    for name in dict.fromkeys((*then, *today)):
+        old, new = (each.get(name, "nothing") for each in (then, today))
         if old != new:
-            raise SessionError(f"{refused} {name} was '{old}', this session's is '{new}'")
+            raise SessionError(
+                f"{path} cannot be gone on with: its {name} was {old}, this session's is {new}"
+            )
+
+
+def _conditions(header: Header) -> dict[str, str]:
+    """All that samples depend on, by its key in the file, in words."""
+    found = {"seed": repr(header.seed)}
+    parts: tuple[tuple[str, BaseModel], ...] = (
+        ("device", header.device),
+        ("software", header.software),
+        ("harness", header.harness),
+    )
+    for part, values in parts:
+        found |= {f"{part}.{name}": repr(value) for name, value in values}
+    return found | {f"source_sha256.{name}": digest for name, digest in header.source_sha256.items()}
 
 
 def _header(options: Options, gpu: Gpu, flush_bytes: int, ceilings: Ceilings) -> Header:
@@ -261,7 +326,7 @@ def _nvcc_version() -> str:
         said = build.tool_version(build.find_nvcc())
     except MissingToolError:
         return "none"
-    return next((line for line in said.splitlines() if "release" in line), said.strip())
+    return next((line for line in said.splitlines() if "release" in line), " ".join(said.split()))
 
 
 def _nvcc_flags() -> str:

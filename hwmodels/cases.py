@@ -52,7 +52,9 @@ class AllReduceAlgorithm(Enum):
     TWO_SHOT = "two_shot"
 
 
-Size = Annotated[int, Field(ge=1)]
+LARGEST = 2**53
+"""What a size may be at most: up to here every whole number is a float too."""
+Size = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
 class Experts(Strict):
@@ -73,7 +75,7 @@ class Mla(Strict):
     op: Literal[Op.MLA] = Op.MLA
     requests: Size
     queries: Size
-    context_tokens: int = Field(ge=0)
+    context_tokens: int = Field(ge=0, le=LARGEST)
     heads: Size
     latent: Size
     dtype: DType
@@ -133,7 +135,7 @@ class Reduce(Strict):
 
     op: Literal[Op.ALLREDUCE] = Op.ALLREDUCE
     message_bytes: Size
-    ranks: int = Field(ge=2)
+    ranks: int = Field(ge=2, le=LARGEST)
     algorithm: AllReduceAlgorithm
 
 
@@ -142,7 +144,7 @@ class ReduceStandin(Strict):
 
     op: Literal[Op.ALLREDUCE_STANDIN] = Op.ALLREDUCE_STANDIN
     message_bytes: Size
-    ranks: int = Field(ge=2)
+    ranks: int = Field(ge=2, le=LARGEST)
     algorithm: AllReduceAlgorithm
 
 

@@ -71,6 +71,8 @@ class Gpu(Entry):
     """The ``gpu`` column of the measured tables, and what stacks choose kernels by."""
     measured: str | None = None
     """A measured file beside this one (``my_gpu.jsonl``) or the name of a shipped one; not inherited."""
+    perfdb: str | None = None
+    """The system of NVIDIA AIConfigurator (extra ``perfdb``) that has what the shipped tables lack."""
     memory_bandwidth_gb_s: Figure
     achieved_bandwidth_gb_s: Figure
     """What dense kernels reach when weights come from DRAM."""
@@ -146,6 +148,9 @@ class ExpertKernel(Selector):
     """The grouped expert GEMM a stack runs for one weight type."""
 
     dtype: DType
+    fills_gpu: bool = False
+    """True where its blocks take every SM and its shared memory until it ends, so that nothing runs beside
+    it: Marlin gives each SM one stripe of the work (IST-DASLab/marlin, arXiv 2408.11743)."""
 
 
 class AttentionKernel(Selector):
@@ -253,7 +258,7 @@ class DraftGraphs(Enum):
 
 
 class Drafting(Strict):
-    """What the passes of a sequential drafter cost beside their kernels."""
+    """What a chain, or a sequential drafter's tree, costs beside the kernels of its passes."""
 
     graphs: DraftGraphs
     passes_in_schedule: int = Field(ge=0)
@@ -264,6 +269,17 @@ class Drafting(Strict):
     """Small kernels of a step that are launched one by one, beyond those of acceptance."""
     tree_us: Figure
     """GPU time to choose the nodes of an EAGLE tree among all candidates, and to build it."""
+
+
+class BlockSchedule(Enum):
+    """When the host prepares a step that drafts a chain with a block drafter."""
+
+    BEFORE = "before"
+    """When it has the results of the last one, while the GPU waits."""
+    BESIDE_VERIFY = "beside_verify"
+    """While the last one is verified; it waits for the draft before it launches the verification."""
+    AHEAD = "ahead"
+    """While the last one runs: it waits for nothing."""
 
 
 class Overlap(Strict):
@@ -279,9 +295,10 @@ class Overlap(Strict):
     """In plain decoding the host prepares the next step while the GPU runs this one."""
     speculative_schedule_ahead: bool
     """A stack that schedules ahead does so with chains of a sequential drafter too; trees are waited for."""
-    block_prepare_us: Figure | None = None
-    """With chains of a block drafter: the part of scheduling that waits for the step before, while the
-    rest runs beside the GPU; 0 where nothing waits. None: all of it waits."""
+    block_schedule: BlockSchedule
+    """When it prepares a step with a chain of a block drafter."""
+    exposed_us: Figure | None = None
+    """Host time between two steps that nothing hides, although the stack schedules ahead."""
     programmatic_launch_us: Figure | None = None
     """What programmatic dependent launch takes off the gap before every kernel, where the stack uses it."""
     ref: str

@@ -15,7 +15,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels import catalog, collectives, lookup, roofline, tables
+from hwmodels import catalog, collectives, lookup, perfdb, roofline, tables
 from hwmodels.catalog import (
     AllReduceChoice,
     AttentionKernel,
@@ -84,6 +84,7 @@ class CostModel:
         self.machine = machine
         self._known: dict[Work, Estimate] = {}
         self._measured_gpu = _measured_gpu(machine.gpu)
+        self._more = perfdb.database(machine.gpu.perfdb)
 
     def estimate(self, work: Work) -> Estimate:
         """The Estimate of *work*; HardwareError where nothing is known about it."""
@@ -187,7 +188,7 @@ class CostModel:
         The bound matters where the benchmark's repeated weight fitted into L2.
         """
         gpu = self.machine.gpu
-        grid = tables.gemm(gpu.measured_as, work.dtype)
+        grid = lookup.gemm(gpu.measured_as, self.machine.stack.framework, work, self._more)
         sizes = (work.n, work.k, work.m)
         streamed = self._streamed(work)
         if grid is None:
@@ -267,31 +268,45 @@ class CostModel:
         )
 
     def _experts(self, work: GroupedExperts) -> Estimate:
-        """``a + b * U`` of this shape; else lines of other shapes, by bytes; else the roofline."""
+        """``a + b * U`` of this shape, in another build or the database; other shapes; the roofline."""
         lines = self._expert_lines(work.dtype)
+        own = lookup.own_line(lines, work)
+        if own is not None:
+            return self._on_line(own, self.expert_kernel(work.dtype).framework, work)
+        other = lookup.own_line(self._other_builds(work.dtype), work) if lines else None
+        if other is not None:
+            found = self._on_line(other, self.expert_kernel(work.dtype).framework, work)
+            return replace(found, source=weakest(found.source, Source.SCALED))
+        more = lookup.experts_of(self._more, self.machine.stack.framework, work)
+        if more is not None:
+            return self._on_line(*more, work)
         if not lines:
             return self._streamed(work, self.machine.stack.dispatch.expert_kernels.value)
-        kernel = self.expert_kernel(work.dtype)
-        others = tables.expert_lines_of_other_builds(self.machine.gpu.measured_as, kernel, work.dtype)
-        measured, own = lookup.experts(lines, others, work)
-        seconds = max(self._here(measured), self.floor_seconds(work))
-        if own is None:
-            return Estimate(
-                seconds=seconds,
-                spread=max(line.fit.max_relative_error for line in lines),
-                source=self._carried(Source.SCALED, kernel.framework),
-                bound=Bound.MEMORY,
-                evidence=f"by bytes of an expert, from {len(lines)} other shapes such as {lines[-1].name}",
-            )
-        how = f"{own.fit.intercept:.1f} + {own.fit.slope:.3f} U us"
-        if own.least(work.touched) > own.fit(work.touched):
+        values = lookup.expert_shape(work).values
+        measured = tables.scaled_experts(lines, values, work.touched, work.tokens)
+        return Estimate(
+            seconds=max(self._here(measured), self.floor_seconds(work)),
+            spread=max(line.fit.max_relative_error for line in lines),
+            source=self._carried(Source.SCALED, self.expert_kernel(work.dtype).framework),
+            bound=Bound.MEMORY,
+            evidence=f"by bytes of an expert, from {len(lines)} other shapes such as {lines[-1].name}",
+        )
+
+    def _other_builds(self, dtype: DType) -> tuple[tables.ExpertsLine, ...]:
+        """Lines of the stack's kernel for *dtype* in other versions and engines."""
+        gpu, kernel = self.machine.gpu.measured_as, self.expert_kernel(dtype)
+        return tables.expert_lines_of_other_builds(gpu, kernel, dtype)
+
+    def _on_line(self, line: tables.ExpertsLine, framework: str, work: GroupedExperts) -> Estimate:
+        how = f"{line.fit.intercept:.1f} + {line.fit.slope:.3f} U us"
+        if line.least(work.touched) > line.fit(work.touched):
             how = "rows of few tokens (a lower bound, above the fit)"
         return Estimate(
-            seconds=seconds,
-            spread=own.fit.max_relative_error,
-            source=self._carried(Source.FITTED if own in lines else Source.SCALED, kernel.framework),
+            seconds=max(self._here(line(work.touched, work.tokens)), self.floor_seconds(work)),
+            spread=line.fit.max_relative_error,
+            source=self._carried(Source.FITTED, framework),
             bound=Bound.MEMORY,
-            evidence=f"{how}, {own.name}",
+            evidence=f"{how}, {line.name}",
         )
 
     def _expert_lines(self, dtype: DType) -> tuple[tables.ExpertsLine, ...]:
@@ -302,6 +317,10 @@ class CostModel:
         if self.machine.expert_kernel is None and not self._expert_kernels(dtype):
             return ()
         return tables.expert_lines(self.machine.gpu.measured_as, self.expert_kernel(dtype), dtype)
+
+    def experts_fill_gpu(self, dtype: DType) -> bool:
+        """True where nothing can run beside the stack's expert kernel for *dtype*."""
+        return bool(self._expert_kernels(dtype)) and self.expert_kernel(dtype).fills_gpu
 
     def _expert_kernels(self, dtype: DType) -> list[ExpertKernel]:
         machine = self.machine
@@ -324,7 +343,7 @@ class CostModel:
 
     def _attention(self, work: MlaAttention) -> Estimate:
         """One-query table over (batch, context), scaled to a tree's queries as the kernel does."""
-        found = lookup.latent_attention(self.machine.gpu.measured_as, self.machine.stack.attention, work)
+        found = self._latent_table(work)
         if found is None:
             return self._streamed(work, self.machine.stack.dispatch.attention_kernels.value)
         kernel, grid = found.kernel, found.grid
@@ -345,6 +364,14 @@ class CostModel:
             evidence=f"{found.evidence}, {_how(kernel)}",
         )
 
+    def _latent_table(self, work: MlaAttention) -> lookup.FoundGrid | None:
+        """The stack's table; before one that needs a caveat, what the database has."""
+        stack = self.machine.stack
+        found = lookup.latent_attention(self.machine.gpu.measured_as, stack.attention, work)
+        if self._more is None or (found is not None and found.caveat is None):
+            return found
+        return lookup.latent_of(self._more, stack.framework, found.kernel if found else None, work) or found
+
     def _scaled_attention(self, kernel: AttentionKernel, work: MlaAttention) -> Source:
         """What a figure beyond the table rests on: the weakest of the rules it needs."""
         if self._breaks(work):
@@ -360,9 +387,7 @@ class CostModel:
         what lies beyond reads it again, in part where a tile is not full.
         """
         streamed = self._streamed(work, self.machine.stack.dispatch.attention_kernels.value)
-        candidates = lookup.grouped_attention(
-            self.machine.gpu.measured_as, self.machine.stack.grouped_attention, work
-        )
+        candidates = self._grouped_tables(work)
         if not candidates:
             return streamed
         timed = [(self._grouped_pass(found, shape, work), found) for found, shape in candidates]
@@ -380,6 +405,17 @@ class CostModel:
             bound=streamed.bound,
             evidence=f"{found.evidence}, {_how(found.kernel)}",
         )
+
+    def _grouped_tables(self, work: GqaAttention) -> list[tuple[lookup.FoundGrid, tables.HeadShape]]:
+        """The stack's table of this shape; else the database's; else those of smaller shapes."""
+        stack = self.machine.stack
+        found = lookup.grouped_attention(self.machine.gpu.measured_as, stack.grouped_attention, work)
+        if self._more is None or (found and found[0][0].caveat is None):
+            return found
+        kernel = found[0][0].kernel if found else None
+        more = lookup.grouped_of(self._more, stack.framework, kernel, work)
+        shape = tables.HeadShape(work.heads, work.kv_heads, work.head_dim)
+        return found if more is None else [(more, shape)]
 
     def _grouped_pass(self, found: lookup.FoundGrid, shape: tables.HeadShape, work: GqaAttention) -> float:
         """Seconds of one query per request, by the table of *shape*."""
@@ -560,33 +596,29 @@ class CostModel:
             case _:
                 assert_never(work)
 
-    def _scheduling(self, first: Figure, requests: int) -> Estimate:
-        """*first* for one request, and the stack's figure for every further one."""
-        more = self.machine.stack.dispatch.request_us
+    def _scheduling(self, requests: int) -> Estimate:
+        """The stack's figure for one request, and the one for every further."""
+        first, more = self.machine.stack.dispatch.schedule_us, self.machine.stack.dispatch.request_us
         alone = _from_figure(first, Bound.HOST, "scheduling")
         if requests == 1:
             return alone
         source = weakest(first.source, more.source)
         return replace(alone, seconds=alone.seconds + more.value * (requests - 1) * US, source=source)
 
-    def _prepare_us(self) -> Figure:
-        """What a chain of a block drafter waits for; all of scheduling where the stack does not say."""
-        return self.machine.stack.overlap.block_prepare_us or self.machine.stack.dispatch.schedule_us
-
     def _host_task(self, work: HostWork) -> Estimate:
         host, dispatch = self.machine.host, self.machine.stack.dispatch
         match work.task:
             case HostTask.SCHEDULE:
-                return self._scheduling(dispatch.schedule_us, work.items)
-            case HostTask.PREPARE:
-                return self._scheduling(self._prepare_us(), work.items)
-            case HostTask.PROCESS:
-                rest = max(0.0, dispatch.schedule_us.value - self._prepare_us().value)
-                return replace(self._scheduling(dispatch.schedule_us, 1), seconds=rest * US)
+                return self._scheduling(work.items)
             case HostTask.TREE_DISPATCH:
                 return _from_figure(dispatch.tree_dispatch_us, Bound.HOST, "tree dispatch")
             case HostTask.SYNCHRONISE:
                 return _from_figure(dispatch.synchronise_us, Bound.HOST, "synchronisation")
+            case HostTask.HAND_OVER:
+                exposed = self.machine.stack.overlap.exposed_us
+                if exposed is None:
+                    raise HardwareError(self.machine.stack.name, "lacks exposed_us")
+                return _from_figure(exposed, Bound.HOST, "between two steps")
             case HostTask.TREE_BUILD:
                 extra = dispatch.tree_fixed_us.value * US
                 return _from_figure(

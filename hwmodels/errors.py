@@ -11,6 +11,11 @@ so arguments pass through unchanged and the message is formatted in ``__str__``.
 from __future__ import annotations
 
 
+def in_one_line(text: str) -> str:
+    """*text* with all that does not print, line ends among it, escaped."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
 class HardwareError(Exception):
     """There is no figure for this *device* and this *problem*."""
 
@@ -20,7 +25,7 @@ class HardwareError(Exception):
         self.problem = problem
 
     def __str__(self) -> str:
-        return f"{self.device}: {self.problem}"
+        return in_one_line(f"{self.device}: {self.problem}")
 
 
 class DocumentError(Exception):
@@ -35,7 +40,7 @@ class DocumentError(Exception):
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.key}: {self.problem}" if self.key else f"{place}: {self.problem}"
+        return in_one_line(f"{place}: {self.key}: {self.problem}" if self.key else f"{place}: {self.problem}")
 
 
 class MeasuredFileError(DocumentError):

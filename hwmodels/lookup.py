@@ -2,18 +2,21 @@
 
 The stack names its kernels in order of preference. Where a kernel was measured with a
 bf16 cache only, an fp8 cache takes that time: the kernel converts as it loads, so fewer
-bytes do not show. Where the very shape was not measured, smaller ones bound it from below.
+bytes do not show. Where the very shape was not measured, a database that is installed is
+asked for it, and then smaller shapes bound it from below.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hwmodels import tables
-from hwmodels.catalog import AttentionKernel
+from hwmodels import perfdb, tables
+from hwmodels.catalog import AttentionKernel, QueryScaling
+from hwmodels.estimate import Source
+from hwmodels.perfdb import Database
 from hwmodels.tables import ExpertShape, ExpertsLine, Grid, HeadShape
-from hwmodels.work import DType, GqaAttention, GroupedExperts, MlaAttention
+from hwmodels.work import DType, Gemm, GqaAttention, GroupedExperts, MlaAttention
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,61 @@ def grouped_attention(
     return []
 
 
+def gemm(gpu: str, own: str, work: Gemm, more: Database | None) -> Grid | None:
+    """The table of dense GEMMs on *gpu*, or else one of *more*, of the engine *own* before others."""
+    grid = tables.gemm(gpu, work.dtype)
+    if grid is not None or more is None:
+        return grid
+    return _first(more.gemm(name, work.dtype) for name in perfdb.frameworks(own))
+
+
+def latent_of(
+    more: Database, own: str, kernel: AttentionKernel | None, work: MlaAttention
+) -> FoundGrid | None:
+    """What *more* has of exactly these heads and this cache; queries scale as those of *kernel*."""
+    grids = (more.latent_attention(name, work.heads, work.dtype) for name in perfdb.frameworks(own))
+    grid = _first(grids)
+    return None if grid is None else FoundGrid(kernel or _unnamed(grid), grid)
+
+
+def grouped_of(
+    more: Database, own: str, kernel: AttentionKernel | None, work: GqaAttention
+) -> FoundGrid | None:
+    """What *more* has of exactly this shape and cache; queries scale as those of *kernel*."""
+    shape = HeadShape(work.heads, work.kv_heads, work.head_dim)
+    grid = _first(more.grouped_attention(name, shape, work.dtype) for name in perfdb.frameworks(own))
+    return None if grid is None else FoundGrid(kernel or _unnamed(grid), grid)
+
+
+def experts_of(more: Database | None, own: str, work: GroupedExperts) -> tuple[ExpertsLine, str] | None:
+    """The line that *more* has of exactly this shape, and its engine."""
+    if more is None:
+        return None
+    shape = expert_shape(work)
+    for name in perfdb.frameworks(own):
+        line = more.experts(name, work.dtype, shape)
+        if line is not None:
+            return line, name
+    return None
+
+
+def _first(grids: Iterable[Grid | None]) -> Grid | None:
+    return next((grid for grid in grids if grid is not None), None)
+
+
+def _unnamed(grid: Grid) -> AttentionKernel:
+    """The kernel of *grid*, of which nothing but its times is known."""
+    return AttentionKernel(
+        gpus=(),
+        framework=grid.framework,
+        version="",
+        kernel=grid.name,
+        query_scaling=QueryScaling.SHARED,
+        scaling_source=Source.ASSUMED,
+        scaling_ref="heads of one cache x queries rows share one pass over the cache in tiles of 64 rows",
+    )
+
+
 def _on(gpu: str, kernels: Sequence[AttentionKernel]) -> list[AttentionKernel]:
     return [kernel for kernel in kernels if gpu in kernel.gpus]
 
@@ -93,16 +151,13 @@ def _caveat(wanted: DType, measured: DType, other: str | None) -> str | None:
     return "; ".join(part for part in (cache, other) if part) or None
 
 
-def experts(
-    lines: Sequence[ExpertsLine], others: Sequence[ExpertsLine], work: GroupedExperts
-) -> tuple[float, ExpertsLine | None]:
-    """us of *work*, and the line of its own shape, of *lines* or else of *others*, other builds' ones.
+def expert_shape(work: GroupedExperts) -> ExpertShape:
+    """What *work* asks of one rank, which holds the experts of one group."""
+    held, reached = work.experts // work.groups, max(1, work.top_k // work.groups)
+    return ExpertShape(held, work.hidden, work.intermediate, reached)
 
-    None where neither has its shape, and *lines* of other shapes were scaled.
-    """
-    here, reached = work.experts // work.groups, max(1, work.top_k // work.groups)
-    wanted = ExpertShape(here, work.hidden, work.intermediate, reached)
-    own = next((line for line in (*lines, *others) if line.shape == wanted), None)
-    if own is not None:
-        return own(work.touched, work.tokens), own
-    return tables.scaled_experts(lines, wanted.values, work.touched, work.tokens), None
+
+def own_line(lines: Sequence[ExpertsLine], work: GroupedExperts) -> ExpertsLine | None:
+    """The one of *lines* that has the shape of *work*."""
+    wanted = expert_shape(work)
+    return next((line for line in lines if line.shape == wanted), None)

@@ -13,19 +13,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self, TypeVar
+from typing import Annotated, Any, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
-from hwmodels.cases import Case, Experts, Op, OrderKey, order_of, words
-from hwmodels.documents import Strict, did_you_mean
+from hwmodels.cases import AnyCase, Case, EmptyInterval, Experts, Op, OrderKey, order_of, words
+from hwmodels.documents import Strict, did_you_mean, known_keys
 from hwmodels.errors import MeasuredFileError
 from hwmodels.work import experts_touched
 
@@ -39,7 +42,32 @@ EMULATED_PREFIX = "EMULATED"
 """How the name of an emulated device begins."""
 ROUTING_ERRORS = 6.0
 """Standard errors by which the experts touched may differ from what uniform routing gives."""
+SHORTEST_US = 1e-6
+"""No time but zero is shorter: clocks tick far more slowly, and divisions stay finite."""
+LONGEST_US = 1e8
+"""Nor is one longer: a point ends after seconds. Steps of such times still fit into whole nanoseconds."""
+ROUNDING = 1e-9
+"""Relative error of a median that was computed elsewhere."""
+MOST_BYTES = 2**30
+"""Of a file: a hundred times a whole plan. Chosen."""
 OPS = [op.value for op in Op]
+CASES: dict[str, type[BaseModel]] = {case.model_fields["op"].default: case for case in AnyCase.__args__}
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+"""Of ``Header.measured_at``, in UTC."""
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{_short(text)} has characters that do not print")
+    return text
+
+
+Word = Annotated[str, AfterValidator(_printable)]
+"""Text that reports print as it is."""
+Time = Annotated[float, Field(ge=0, le=LONGEST_US)]
+"""In us."""
+Clock = Annotated[float, Field(gt=0)]
+"""In MHz."""
 
 
 class Series(Enum):
@@ -81,7 +109,7 @@ class DiscardReason(Enum):
 class Device(Strict):
     """The GPU that ran."""
 
-    name: str = Field(min_length=1)
+    name: Word = Field(min_length=1)
     compute_capability: str = Field(pattern=r"^sm_\d+$")
     sm_count: int = Field(ge=1)
     l2_bytes: int = Field(ge=0)
@@ -93,21 +121,21 @@ class Device(Strict):
 class Software(Strict):
     """What compiled and launched the kernels."""
 
-    driver: str
-    nvcc: str
-    nvcc_flags: str = ""
+    driver: Word
+    nvcc: Word
+    nvcc_flags: Word = ""
     """What nvcc was told; empty where a file does not say."""
-    python: str
-    numpy: str
-    launcher: str
+    python: Word
+    numpy: Word
+    launcher: Word
     """What launched the kernels, and its version."""
-    git_commit: str
+    git_commit: Word
 
 
 class Harness(Strict):
     """The parameters that samples were taken with."""
 
-    plan: str
+    plan: Word
     short: bool
     min_samples: int = Field(ge=1)
     max_samples: int = Field(ge=1)
@@ -120,6 +148,12 @@ class Harness(Strict):
     warm_ups: int = Field(ge=0)
     flush_bytes: int = Field(ge=0)
     graph_copies: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _samples_have_a_range(self) -> Self:
+        if self.min_samples > self.max_samples:
+            raise ValueError(f"min_samples is {self.min_samples}, but max_samples is {self.max_samples}")
+        return self
 
 
 class Ceilings(Strict):
@@ -146,6 +180,14 @@ class Header(Strict):
     measured_at: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
 
     @model_validator(mode="after")
+    def _measured_on_a_day(self) -> Self:
+        try:
+            datetime.strptime(self.measured_at, TIME_FORMAT)
+        except ValueError:
+            raise ValueError(f"measured_at is no time of any day: {self.measured_at}") from None
+        return self
+
+    @model_validator(mode="after")
     def _emulation_shows(self) -> Self:
         if self.emulated != self.device.name.startswith(EMULATED_PREFIX):
             said = str(self.emulated).lower()
@@ -159,34 +201,39 @@ class Point(Strict):
     line: Literal["point"] = "point"
     case: Case
     series: Series
-    kernel: str = Field(min_length=1)
+    kernel: Word = Field(min_length=1)
     """The instruction path, such as ``mma.sync``."""
     samples_us: tuple[float, ...] = Field(min_length=1)
+    """Each 0 or from SHORTEST_US to LONGEST_US; not all 0 but for an empty interval."""
     touched_experts: tuple[int, ...] | None = None
     """Distinct experts of each sample; for ``experts`` and nothing else."""
-    discarded: dict[DiscardReason, int]
+    discarded: dict[DiscardReason, Annotated[int, Field(ge=0)]]
     stop: StopReason
     """Of the last pass."""
     bytes: int = Field(ge=0)
     flops: int = Field(ge=0)
-    floor_us: float = Field(ge=0)
+    floor_us: Time
     """What the bytes or the flops take at the measured ceilings; 0 where there is no such bound."""
     pass_medians_us: tuple[float, ...]
-    """One for each time that the plan was gone through."""
+    """One for each time that the plan was gone through; none lies outside the samples."""
     pass_stops: tuple[StopReason, ...] = ()
     """Of each pass; empty where a file does not say."""
-    sm_clock_mhz: float | None = Field(default=None, gt=0)
+    sm_clock_mhz: Clock | None = None
     """Median over the samples of the last pass."""
-    pass_clocks_mhz: tuple[float | None, ...] = ()
+    pass_clocks_mhz: tuple[Clock | None, ...] = ()
     """As ``sm_clock_mhz``, of each pass; None where no sample was long enough to tell."""
     clocked_samples: int = Field(default=0, ge=0)
     """Samples long enough to tell the SM clock: the others cannot be seen to be throttled."""
 
     @model_validator(mode="after")
     def _samples_are_times(self) -> Self:
-        if min(self.samples_us) < 0:
-            at = int(np.argmin(self.samples_us))
-            raise ValueError(f"samples_us[{at}] is negative: {self.samples_us[at]}")
+        for at, us in enumerate(self.samples_us):
+            if us < 0:
+                raise ValueError(f"samples_us[{at}] is negative: {us}")
+            if us > LONGEST_US or 0 < us < SHORTEST_US:
+                raise ValueError(f"samples_us[{at}] is no time of a kernel: {us:g}")
+        if not any(self.samples_us) and not isinstance(self.case, EmptyInterval):
+            raise ValueError(f"samples_us are all 0, which no {self.case.op} takes")
         return self
 
     @model_validator(mode="after")
@@ -206,6 +253,11 @@ class Point(Strict):
         for name, said in (("pass_stops", self.pass_stops), ("pass_clocks_mhz", self.pass_clocks_mhz)):
             if said and len(said) != passes:
                 raise ValueError(f"{len(said)} {name} for {passes} pass_medians_us")
+        low, high = min(self.samples_us), max(self.samples_us)
+        for at, us in enumerate(self.pass_medians_us):
+            # A median may be rounded otherwise than the samples.
+            if not low * (1 - ROUNDING) <= us <= high * (1 + ROUNDING):
+                raise ValueError(f"pass_medians_us[{at}] is {us:g}, outside samples_us, {low:g} to {high:g}")
         if self.clocked_samples > len(self.samples_us):
             raise ValueError(f"{self.clocked_samples} clocked_samples of {len(self.samples_us)} samples_us")
         return self
@@ -273,13 +325,18 @@ def write(path: Path, header: Header, points: Iterable[Point]) -> None:
     ordered = sorted(points, key=lambda point: point.order)
     _check_order(path.name, ordered)
     lines = [header, *ordered, End(points=len(ordered))]
-    temporary = path.with_name(f".{os.getpid()}-{path.name}")
+    temporary = temporary_of(path)
     try:
         with temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(line.model_dump_json(exclude_none=True) + "\n" for line in lines)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def temporary_of(path: Path) -> Path:
+    """Where what is to be at *path* is written first."""
+    return path.with_name(f".{os.getpid()}-{path.name}")
 
 
 def read(path: Path, allow_emulated: bool = False) -> MeasuredFile:
@@ -293,7 +350,8 @@ def read(path: Path, allow_emulated: bool = False) -> MeasuredFile:
     header = _header(next(lines), file, allow_emulated)
     rest = list(lines)
     if not rest or rest[-1][1].get("line") != "end":
-        raise MeasuredFileError(file, len(rest) + 1, "the file ends here", "a line that counts the points")
+        wanted = "a line that counts the points (copied in part? copy it again)"
+        raise MeasuredFileError(file, len(rest) + 1, "the file ends here", wanted)
     points = [_validated(line, Point, file) for line in rest[:-1]]
     end = _validated(rest[-1], End, file)
     if end.points != len(points):
@@ -309,6 +367,12 @@ NumberedLine = tuple[int, dict[str, Any], str]
 
 def _bytes(path: Path) -> bytes:
     try:
+        found = path.stat()
+        # A pipe or a device would be waited for, or read for ever.
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise MeasuredFileError(str(path), 0, "no regular file", "a measured file (.jsonl)")
+        if found.st_size > MOST_BYTES:
+            raise MeasuredFileError(str(path), 0, f"{found.st_size:,} bytes", f"{MOST_BYTES:,} at most")
         return path.read_bytes()
     except FileNotFoundError:
         raise MeasuredFileError(str(path), 0, "no such file", "a measured file (.jsonl)") from None
@@ -341,7 +405,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """*pairs* as a mapping; ValueError for a key that is given twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        twice = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
         raise ValueError(f"the key '{twice}' twice")
     return found
 
@@ -366,7 +431,7 @@ def _validated(line: NumberedLine, model: type[Line], file: str) -> Line:
     try:
         return model.model_validate_json(text, strict=True)
     except ValidationError as problem:
-        raise MeasuredFileError(file, number, *_complaint(problem)) from None
+        raise MeasuredFileError(file, number, *_complaint(problem, model)) from None
 
 
 def _check_kind(line: NumberedLine, model: type[Line], file: str) -> None:
@@ -376,22 +441,26 @@ def _check_kind(line: NumberedLine, model: type[Line], file: str) -> None:
         raise MeasuredFileError(file, number, f"a line of kind {found.get('line')!r}", f"the kind '{wanted}'")
 
 
-def _complaint(problem: ValidationError) -> tuple[str, str]:
+def _complaint(problem: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
     """What was found and what was expected, of the first thing that is wrong with a line."""
     first = min(problem.errors(include_url=False), key=lambda found: found["type"] != "extra_forbidden")
-    # A union names its member in the path; the file does not.
-    key = ".".join(str(part) for part in first["loc"] if part not in OPS)
+    loc, named = first["loc"], first["loc"]
+    if len(loc) > 1 and loc[0] == "case" and loc[1] in CASES:
+        # A union names its member in the path; the file does not.
+        model, loc, named = CASES[str(loc[1])], loc[2:], ("case", *loc[2:])
+    key = ".".join(map(str, named))
     where = f"{key}: " if key else ""
     match first["type"]:
         case "union_tag_invalid" | "union_tag_not_found":
             found = _short(first["input"].get("op"))
             return f"{where}op {found}", f"an op{did_you_mean(found, OPS)}"
         case "extra_forbidden":
-            return f"{where}unknown key", "the keys of this schema version"
+            hint = did_you_mean(str(loc[-1]), known_keys(model, tuple(loc[:-1])))
+            return f"{where}unknown key", f"a key of this schema version{hint}"
         case "missing":
             return f"{where}nothing", "a value"
         case "value_error":
-            return str(first["ctx"]["error"]), "a point or header that agrees with itself"
+            return f"{where}{first['ctx']['error']}", "a point or header that agrees with itself"
         case _:
             wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
             return f"{where}{_short(first['input'])}", wanted

@@ -92,7 +92,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Silence:
-    """Why a file that has the op says nothing of a work."""
+    """Why a file says nothing of a work that it could have measured."""
 
     reason: str
 
@@ -106,14 +106,18 @@ class Samples:
     def __init__(self, file: MeasuredFile) -> None:
         self.name = file.name
         self.sha256 = file.sha256
+        self.device = file.header.device
         self._groups = _groups(file.points)
         self._ops = {op for op, _ in self._groups}
 
     def find(self, work: Work) -> Answer | Silence | None:
-        """What the file says of *work*; None where it does not have the op at all."""
+        """What the file says of *work*; None where no file could say anything."""
         asked = question_of(work)
-        if asked is None or asked.op not in self._ops:
+        if asked is None:
             return None
+        if asked.op not in self._ops:
+            series = " or ".join(each.value for each in SERIES[asked.op])
+            return Silence(f"{self.name} has no {asked.op} ({series})")
         group = self._groups.get((asked.op, asked.fixed))
         if group is None:
             return Silence(f"{self.name} has {asked.op} of other sizes only")

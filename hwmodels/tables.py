@@ -95,7 +95,7 @@ def _grid(name: str, points: Points, framework: str) -> Grid:
     return Grid(name, axes, smooth, float(np.median(np.abs(smooth / raw - 1))), framework)
 
 
-def _extended_grid(name: str, points: Points, framework: str) -> Grid:
+def extended_grid(name: str, points: Points, framework: str) -> Grid:
     """A Grid from *points*, whose last axis ends sooner the larger the other sizes are.
 
     Benchmarks stop where the cache no longer fits. Beyond, time is in proportion to the last
@@ -201,7 +201,7 @@ def gqa_decode(gpu: str, kernel: Selector, shape: HeadShape, dtype: DType) -> Gr
                 points[float(row["batch"]), context].append(latency_us)
     sizes = f"{shape.heads}/{shape.kv_heads}/{shape.head_dim}"
     name = f"gqa_decode.csv {gpu} {kernel.kernel} {sizes} {dtype.value}"
-    return _extended_grid(name, points, kernel.framework) if points else None
+    return extended_grid(name, points, kernel.framework) if points else None
 
 
 @cache
@@ -288,7 +288,7 @@ def expert_lines(gpu: str, kernel: Selector, dtype: DType) -> tuple[ExpertsLine,
                 found[shape][int(tokens)].append(latency_us)
     name = f"experts.csv {gpu} {kernel.framework} {kernel.version} {kernel.kernel} {dtype.value}"
     means = {s: {t: float(np.mean(us)) for t, us in sorted(p.items())} for s, p in found.items()}
-    lines = [_line(shape, mean, name) for shape, mean in means.items()]
+    lines = [experts_line(shape, mean, name) for shape, mean in means.items()]
     return tuple(sorted(lines, key=lambda line: (line.shape.values, line.shape)))
 
 
@@ -312,8 +312,8 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
-def _line(shape: ExpertShape, mean: dict[int, float], name: str) -> ExpertsLine:
-    """The line through *mean* us by tokens.
+def experts_line(shape: ExpertShape, mean: dict[int, float], name: str) -> ExpertsLine:
+    """The line through *mean* us by rising tokens; ValueError where too few were measured.
 
     Balanced rows give every token top_k experts of its own, so
     U = min(experts, top_k * tokens). The fit uses those between the L2-warm ones and
@@ -323,7 +323,7 @@ def _line(shape: ExpertShape, mean: dict[int, float], name: str) -> ExpertsLine:
     warm = [t for t in mean if t <= WARM_ROWS_MAX_TOKENS]
     full = min((t for t in mean if touched[t] == shape.experts), default=max(mean))
     cold = [t for t in mean if t > WARM_ROWS_MAX_TOKENS]
-    cold = cold[: max(LEAST_ROWS, cold.index(full) + 1)]
+    cold = cold[: max(LEAST_ROWS, sum(t <= full for t in cold))]
     fit = affine_fit([touched[t] for t in cold], [mean[t] for t in cold])
     crowd = [t for t in mean if t >= full]
     extra = [0.0] + [mean[t] - fit(touched[t]) for t in crowd[1:]]

@@ -51,12 +51,11 @@ class HostTask(Enum):
     """What the CPU does between launches."""
 
     SCHEDULE = "schedule"
-    PREPARE = "prepare"
-    PROCESS = "process"
     TREE_DISPATCH = "tree_dispatch"
     TREE_BUILD = "tree_build"
     TREE_MASK = "tree_mask"
     SYNCHRONISE = "synchronise"
+    HAND_OVER = "hand_over"
     DRAFT_PASS = "draft_pass"
 
 

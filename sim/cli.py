@@ -510,5 +510,7 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    from hwmodels.errors import in_one_line
+
+    print(f"error: {in_one_line(message)}", file=sys.stderr)
     sys.exit(EXIT_USER_ERROR)

@@ -50,7 +50,7 @@ def _shapes(setup: Setup) -> list[PassShape]:
     """What goes through each pass of a sequential drafter."""
     load, spec = setup.scenario.load, setup.scenario.drafted
     passes = spec.nodes if spec.shape is Shape.CHAIN else spec.positions
-    first = PassShape(setup.requests, spec.cap, load.context_tokens)
+    first = PassShape(setup.requests, spec.cap, load.context_tokens, setup.draft_padding)
     return [first, *[first._replace(queries=spec.top_k)] * (passes - 1)]
 
 
@@ -95,7 +95,7 @@ def _choice(own: Setup, shape: PassShape, first: bool) -> Iterator[Kernel]:
 
     Of the first pass only the last token of each request counts.
     """
-    rows = shape.requests if first else shape.tokens
+    rows = shape.requests if first else shape.own_tokens
     yield from logits(own, rows)
     if own.scenario.drafted.shape is Shape.EAGLE:
         yield _kernel(GpuKernel(GpuTask.TOP_K, rows))

@@ -37,7 +37,7 @@ NOTHING = Ready([], [])
 """The verify pass may be launched at once; its kernels queue behind those of the drafter."""
 
 
-def draft(step: StepBuilder, scheduled: int) -> Ready:
+def draft(step: StepBuilder, scheduled: list[int]) -> Ready:
     """The draft stage of the drafter's method, which begins when *scheduled* has ended."""
     match step.setup.drafter:
         case DFlash() as drafter:
@@ -50,33 +50,33 @@ def draft(step: StepBuilder, scheduled: int) -> Ready:
             raise SimulationError(f"no draft stage for {drafter.method}")
 
 
-def dflash_stage(step: StepBuilder, drafter: DFlash, scheduled: int) -> Ready:
+def dflash_stage(step: StepBuilder, drafter: DFlash, scheduled: list[int]) -> Ready:
     """One pass over a block, and a chain or a DDTree out of it."""
     setup = step.setup
     scenario = setup.scenario
     shape = PassShape(
         setup.requests, scenario.drafter.block, scenario.load.context_tokens, setup.draft_padding
     )
-    step.forward(Phase.DRAFT, dflash_pass(setup, drafter, shape), setup.draft_launch, [scheduled])
+    step.forward(Phase.DRAFT, dflash_pass(setup, drafter, shape), setup.draft_launch, scheduled)
     return _pick_chain(step) if scenario.tree.shape is Shape.CHAIN else _build_tree(step)
 
 
-def eagle_stage(step: StepBuilder, drafter: Eagle, scheduled: int) -> Ready:
+def eagle_stage(step: StepBuilder, drafter: Eagle, scheduled: list[int]) -> Ready:
     """A pass for every position; an EAGLE tree is put together by kernels of its own."""
     _run_passes(step, eagle_passes(step.setup, drafter), scheduled)
     return _finish_passes(step)
 
 
-def mtp_stage(step: StepBuilder, drafter: Mtp, scheduled: int) -> Ready:
+def mtp_stage(step: StepBuilder, drafter: Mtp, scheduled: list[int]) -> Ready:
     """A pass of the extra layer for every position."""
     _run_passes(step, mtp_passes(step.setup, drafter), scheduled)
     return _finish_passes(step)
 
 
-def _run_passes(step: StepBuilder, passes: list[list[Kernel]], scheduled: int) -> None:
+def _run_passes(step: StepBuilder, passes: list[list[Kernel]], scheduled: list[int]) -> None:
     """Launch and run *passes*, in as many graphs as the stack captures them in."""
     drafting, mode = step.setup.machine.stack.drafting, step.setup.draft_launch
-    after, charged = [scheduled], -drafting.passes_in_schedule
+    after, charged = scheduled, -drafting.passes_in_schedule
     for graph in _graphs(drafting.graphs, passes):
         charged += len(graph)
         if charged > 0:
@@ -97,12 +97,17 @@ def _graphs(how: DraftGraphs, passes: list[list[Kernel]]) -> list[list[list[Kern
             return [passes]
 
 
-def _finish_passes(step: StepBuilder) -> Ready:
-    """Kernels between the last pass and the verification. All of it stays on the GPUs."""
+def _run_loose(step: StepBuilder) -> None:
+    """The small kernels of a step that are in no graph, all between draft and verification."""
     loose = int(step.setup.machine.stack.drafting.loose_kernels.value)
     if loose:
         launched = step.launch(Phase.COPY_BACK, loose)
         step.per_rank(Phase.COPY_BACK, Component.DRAFTER, GpuKernel(GpuTask.LOOSE, loose), launched)
+
+
+def _finish_passes(step: StepBuilder) -> Ready:
+    """Kernels between the last pass and the verification. All of it stays on the GPUs."""
+    _run_loose(step)
     spec = step.setup.scenario.drafted
     if spec.shape is Shape.EAGLE:
         step.per_rank(Phase.TREE, Component.TREE, GpuKernel(GpuTask.TREE_SELECT, spec.nodes))
@@ -151,6 +156,7 @@ def _build_on_host(step: StepBuilder, copied: int) -> list[int]:
 
 def _pick_chain(step: StepBuilder) -> Ready:
     """First choices, which never leave the GPUs."""
+    _run_loose(step)
     scenario = step.setup.scenario
     positions = step.setup.requests * (scenario.drafter.block - 1)
     launched = step.launch(Phase.COPY_BACK, 1)

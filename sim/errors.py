@@ -9,7 +9,9 @@ Errors about hardware figures are ``hwmodels.errors.HardwareError``.
 
 from __future__ import annotations
 
-from hwmodels.errors import DocumentError
+from hwmodels.errors import DocumentError, in_one_line
+
+__all__ = ["LogError", "ScenarioError", "SimulationError", "in_one_line"]
 
 
 class ScenarioError(DocumentError):
@@ -22,14 +24,6 @@ class LogError(DocumentError):
     def __init__(self, file: str, line: int, problem: str) -> None:
         super().__init__(file, line, "", problem)
         self.args = (file, line, problem)
-
-    def __str__(self) -> str:
-        return in_one_line(super().__str__())
-
-
-def in_one_line(text: str) -> str:
-    """*text* with all that does not print, line ends among it, escaped."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 class SimulationError(Exception):

@@ -28,6 +28,7 @@ from hwmodels.documents import (
     resolve,
     validate,
 )
+from hwmodels.measured import SUFFIX
 from hwmodels.work import DType
 from sim import shipped
 from sim.choices import Counts, Shape
@@ -442,6 +443,8 @@ def unknown_entry(key: str, value: Any) -> str:
 def _unknown(kind: Kind, name: str) -> str:
     if name.endswith(".yaml"):
         return "" if Path(name).is_file() else f"no such file: {name}"
+    if kind is Kind.GPU and name.endswith(SUFFIX):
+        return f"'{name}' holds measurements; name a GPU's .yaml file that says 'measured: {Path(name).name}'"
     return "" if name in catalog.names(kind) else catalog.unknown_name(kind, name)
 
 

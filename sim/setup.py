@@ -9,10 +9,12 @@ from math import ceil
 from pathlib import Path
 
 from hwmodels import catalog, sampled
+from hwmodels.catalog import BlockSchedule, Gpu
 from hwmodels.cost import CostModel, Machine
 from hwmodels.drafters import Drafter, Method
-from hwmodels.errors import HardwareError
+from hwmodels.errors import HardwareError, MeasuredFileError
 from hwmodels.models import Gqa, TargetModel
+from hwmodels.sampled import Samples
 from sim import memory, traces
 from sim.batching import Capacity
 from sim.choices import Shape
@@ -98,20 +100,22 @@ class Setup:
         """
         chain = self.scenario.tree.shape is Shape.CHAIN
         overlap = self.machine.stack.overlap
-        waits = overlap.block_prepare_us
-        block = self.drafter.method is Method.DFLASH
-        nothing_waits = waits is not None and waits.value == 0
-        ahead = overlap.schedule_ahead and (nothing_waits if block else overlap.speculative_schedule_ahead)
+        if self.drafter.method is Method.DFLASH:
+            return self._drafts_block(BlockSchedule.AHEAD)
+        ahead = overlap.schedule_ahead and overlap.speculative_schedule_ahead
         return ahead and chain and self.verify_launch is LaunchMode.GRAPH
 
     @property
-    def prepares_alone(self) -> bool:
-        """Whether only the preparation of a block drafter's chain waits for the step before."""
-        overlap, scenario = self.machine.stack.overlap, self.scenario
-        chain = scenario.tree.shape is Shape.CHAIN and self.drafter.method is Method.DFLASH
-        known = overlap.schedule_ahead and overlap.block_prepare_us is not None
-        graph = self.verify_launch is LaunchMode.GRAPH
-        return chain and known and graph and not (scenario.is_plain or self.speculates_ahead)
+    def schedules_beside_verify(self) -> bool:
+        """Whether the host prepares the next step while this one is verified, but waits for the draft."""
+        return self._drafts_block(BlockSchedule.BESIDE_VERIFY)
+
+    def _drafts_block(self, when: BlockSchedule) -> bool:
+        """Whether a step drafts a chain with a block drafter and is prepared *when*."""
+        block = self.drafter.method is Method.DFLASH and self.scenario.tree.shape is Shape.CHAIN
+        overlap = self.machine.stack.overlap
+        chosen = overlap.schedule_ahead and overlap.block_schedule is when
+        return block and chosen and self.verify_launch is LaunchMode.GRAPH
 
     @property
     def draft_launch(self) -> LaunchMode:
@@ -154,7 +158,7 @@ def resolve(scenario: Scenario) -> Setup:
         host=catalog.host(scenario.host),
         stack=catalog.stack(scenario.stack),
         expert_kernel=scenario.experts.kernel,
-        samples=None if gpu.measured is None else sampled.load(Path(gpu.measured)),
+        samples=None if gpu.measured is None else _samples(gpu, gpu.measured),
     )
     setup = Setup(
         scenario=scenario,
@@ -184,6 +188,20 @@ def _check_method(setup: Setup) -> None:
     if not setup.scenario.is_plain and shape not in known:
         problem = f"{setup.drafter.name} ({setup.drafter.method}) drafts {' or '.join(known)}, not {shape}"
         raise ScenarioError("scenario", 0, "tree.shape", problem)
+
+
+def _samples(gpu: Gpu, path: str) -> Samples:
+    """Of *gpu*'s measured file; MeasuredFileError where another kind of GPU was measured."""
+    found = sampled.load(Path(path))
+    device = found.device
+    if device.compute_capability != gpu.compute_capability:
+        raise MeasuredFileError(
+            path,
+            1,
+            f"device.compute_capability {device.compute_capability} ('{device.name}')",
+            f"{gpu.compute_capability}, which {gpu.name} has",
+        )
+    return found
 
 
 def _trace(scenario: Scenario) -> Trace | None:

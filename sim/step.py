@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hwmodels.roofline import ACTIVATION_BYTES
 from hwmodels.work import CopyDirection, Elementwise, GpuKernel, GpuTask, HostTask
-from sim.draft_stages import POSITION_BYTES, draft
+from sim.draft_stages import POSITION_BYTES, Ready, draft
 from sim.graph import Component, Phase, StepGraph
 from sim.kernels import PassShape, verify_pass
 from sim.memory import cache_bytes
@@ -29,31 +29,35 @@ def decode_step(setup: Setup) -> StepGraph:
 def _speculative_step(setup: Setup) -> StepGraph:
     """Draft, verify what was drafted in one pass, accept, and only then go on.
 
-    A chain may be scheduled ahead: then the host runs beside the GPUs, as in a plain step.
+    A chain may be scheduled ahead: then the host runs beside the GPUs, as in a plain step. Or
+    it is scheduled beside the verification before; then the host waits for the draft alone.
     """
     step = StepBuilder(setup, setup.speculates_ahead)
     scenario = setup.scenario
     shape = PassShape(
         setup.requests, scenario.verify_tokens, scenario.load.context_tokens, setup.verify_padding
     )
-    scheduled = _scheduled(step)
-    ready = draft(step, scheduled)
+    beside = setup.schedules_beside_verify
+    ready = draft(step, _prefilled(step) if beside else [_scheduled(step)])
+    if beside:
+        ready = Ready([step.host(Phase.COPY_BACK, Component.COPIES, HostTask.SYNCHRONISE, step.newest)], [])
     verify = verify_pass(setup, shape)
     step.forward(Phase.VERIFY, verify, setup.verify_launch, ready.launch, ready.kernels)
-    if setup.prepares_alone:
-        step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.PROCESS)
     _accept(step, shape.own_tokens)
     return step.build()
 
 
 def _scheduled(step: StepBuilder) -> int:
     """The step's scheduling; before it the prefill of requests that join, where the load counts it."""
-    after = []
-    if step.setup.scenario.load.prefill:
-        work = prompt_pass(step.setup)
-        after = [step.collective(Phase.PREFILL, Component.PREFILL, work)]
-    task = HostTask.PREPARE if step.setup.prepares_alone else HostTask.SCHEDULE
-    return step.host(Phase.SCHEDULE, Component.SCHEDULING, task, after, step.setup.requests)
+    after, requests = _prefilled(step), step.setup.requests
+    return step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE, after, requests)
+
+
+def _prefilled(step: StepBuilder) -> list[int]:
+    """The prefill of requests that join, where the load counts it."""
+    if not step.setup.scenario.load.prefill:
+        return []
+    return [step.collective(Phase.PREFILL, Component.PREFILL, prompt_pass(step.setup))]
 
 
 def _accept(step: StepBuilder, tokens: int) -> None:
@@ -69,6 +73,9 @@ def _accept(step: StepBuilder, tokens: int) -> None:
         Elementwise(moved),
     )
     launched = step.launch(Phase.ACCEPT, len(works))
+    if setup.schedules_beside_verify:
+        requests = step.setup.requests
+        step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE, items=requests)
     done: list[int] = []
     for work in works:
         done = step.per_rank(Phase.ACCEPT, Component.ACCEPTANCE, work, launched)
@@ -77,7 +84,9 @@ def _accept(step: StepBuilder, tokens: int) -> None:
 
 def _finish(step: StepBuilder, size_bytes: int, done: list[int]) -> None:
     """Results to the host, which waits for them unless it is ahead."""
-    if not step.ahead:
+    if step.ahead and step.setup.machine.stack.overlap.exposed_us is not None:
+        step.host(Phase.ACCEPT, Component.COPIES, HostTask.HAND_OVER, done)
+    if not step.ahead and not step.setup.schedules_beside_verify:
         copied = step.copy(Phase.ACCEPT, size_bytes, CopyDirection.TO_HOST, done)
         step.host(Phase.ACCEPT, Component.COPIES, HostTask.SYNCHRONISE, [copied])
 

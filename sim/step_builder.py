@@ -54,6 +54,11 @@ class StepBuilder:
         """The graph so far."""
         return self._builder.build()
 
+    @property
+    def newest(self) -> list[int]:
+        """The last op of every rank's main stream."""
+        return self._last[CudaStream.MAIN]
+
     def add(
         self,
         phase: Phase,

@@ -30,11 +30,11 @@ def test_drafter_is_its_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_more_ranks_hold_less_each_but_more_together(ranks: int) -> None:
+def test_more_ranks_hold_less_each_but_no_less_together(ranks: int) -> None:
     for name in catalog.names(catalog.Kind.MODEL):
         model = catalog.target_model(name)
         few, many = target_bytes_per_rank(model, ranks), target_bytes_per_rank(model, 2 * ranks)
-        assert many < few < 2 * many
+        assert many < few <= 2 * many
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -298,6 +298,10 @@ def test_a_catalog_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("tree.bugdet=9", "--set tree.bugdet=9: tree.bugdet: unknown key, did you mean 'budget'?"),
         ("tree.budget=many", '--set tree.budget=many: tree.budget: expected integer, got "many"'),
         ("gpu=b30_sxm", "--set gpu=b30_sxm: gpu: no gpu named 'b30_sxm', did you mean 'b300_sxm'?"),
+        (
+            "gpu=my.jsonl",
+            "'my.jsonl' holds measurements; name a GPU's .yaml file that says 'measured: my.jsonl'",
+        ),
         ("tree.budget=[", "--set tree.budget=[:1: not valid YAML"),
         ("=3", "expected key=value"),
     ],

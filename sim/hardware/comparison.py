@@ -6,6 +6,7 @@ if no file had been measured, and only for what the published tables are about.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +70,12 @@ class Comparison:
     left_out: tuple[str, ...]
     """What could not be compared, and why."""
 
+    @property
+    def of_means(self) -> bool:
+        """Whether times are means, for a published side has no medians."""
+        readings = (reading for rows in self.rows.values() for row in rows for reading in (row.a, row.b))
+        return any(reading.samples == 0 for reading in readings)
+
     def middle(self, op: Op) -> float:
         """The median ratio of an op's points."""
         return median(row.ratio for row in self.rows[op])
@@ -78,8 +85,14 @@ class Comparison:
 class Published:
     """The tables of a catalog GPU, asked through a stack."""
 
-    name: str
+    gpu: str
+    """As the user named it."""
     costs: CostModel
+
+    @property
+    def name(self) -> str:
+        """As reports say it."""
+        return f"{self.gpu}, published"
 
 
 Side = MeasuredFile | Published
@@ -93,7 +106,7 @@ def side(name: str, stack: str) -> Side:
     if name.endswith(SUFFIX):
         return measured.read(Path(name))
     if name.endswith(".yaml") or name in catalog.names(Kind.GPU):
-        return Published(f"{name}, published", _tables(catalog.gpu(name), stack))
+        return Published(name, _tables(catalog.gpu(name), stack))
     if name in catalog.measured_names():
         return measured.read(catalog.measured_path(name))
     known = [*catalog.names(Kind.GPU), *catalog.measured_names()]
@@ -117,8 +130,16 @@ def compare(a: Side, b: Side) -> Comparison:
         case Published(), MeasuredFile():
             return _compared(a, b, _asked(a, b), _means_of(b))
         case _:
-            problem = "both are published tables; one of the two must be a measured file"
-            raise DocumentError(f"{a.name} and {b.name}", 0, "", problem)
+            raise _both_published(a, b)
+
+
+def _both_published(*sides: Side) -> DocumentError:
+    """Two published *sides* are refused; it names the measured files that the user may have meant."""
+    published = [each for each in sides if isinstance(each, Published)]
+    named = [gpu.measured for gpu in (each.costs.machine.gpu for each in published) if gpu.measured]
+    meant = f", such as {' or '.join(named)}" if named else " (python -m cuda.measure writes one)"
+    problem = f"both stand for published tables; one of the two must be a measured file{meant}"
+    return DocumentError(" and ".join(each.gpu for each in published), 0, "", problem)
 
 
 Key = tuple[AnyCase, Series]
@@ -169,15 +190,19 @@ def _asked(tables: Published, file: MeasuredFile) -> _Readings:
 
 
 def _compared(a: Side, b: Side, of_a: _Readings, of_b: _Readings) -> Comparison:
-    """Zero times, which an empty interval may have, are in no ratio."""
+    """Zero times, which an empty interval may have, are in no ratio, but counted."""
     rows: dict[Op, list[Row]] = {}
+    timeless: Counter[Op] = Counter()
     in_both = [key for key in of_a.by_key if key in of_b.by_key]
     for case, series in sorted(in_both, key=_order):
         row = Row(case, series, of_a.by_key[case, series], of_b.by_key[case, series])
         if row.a.us > 0 and row.b.us > 0:
             rows.setdefault(case.op, []).append(row)
+        else:
+            timeless[case.op] += 1
     silent = of_a.silent | of_b.silent
     left_out = [f"{op}: {why}" for op, why in silent.items()]
+    left_out += [f"{op.value}: {count} points that take no time" for op, count in timeless.items()]
     left_out += _lonely(a, of_a, of_b) + _lonely(b, of_b, of_a)
     names = (a.name, b.name) if a.name != b.name else (f"{a.name} (A)", f"{b.name} (B)")
     return Comparison(*names, {op: tuple(found) for op, found in rows.items()}, tuple(left_out))
@@ -187,6 +212,12 @@ def varying_sizes(found: Sequence[AnyCase]) -> list[str]:
     """The sizes that are not the same in all the cases *found*, which are of one op."""
     every = [sizes(case) for case in found]
     return [name for name in every[0] if len({each[name] for each in every}) > 1]
+
+
+def fixed_sizes(found: Sequence[AnyCase]) -> str:
+    """The other sizes of the cases *found* in words: ``n 384, k 7168``; empty where there are none."""
+    varying = varying_sizes(found)
+    return ", ".join(f"{name} {value}" for name, value in sizes(found[0]).items() if name not in varying)
 
 
 def _order(key: Key) -> tuple[int | str, ...]:

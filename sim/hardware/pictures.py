@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import AutoLocator, Locator, LogLocator, NullFormatter
 
 from hwmodels.cases import Op, sizes
 from hwmodels.measured import Series
 from sim import pictures
-from sim.hardware.comparison import Comparison, Reading, Row, varying_sizes
+from sim.hardware.comparison import Comparison, Reading, Row, fixed_sizes, varying_sizes
 
 GROWS_WITH: dict[Op, str] = {
     Op.EXPERTS: "tokens",
@@ -33,7 +33,12 @@ GROWS_WITH: dict[Op, str] = {
     Op.GRAPH_REPLAY: "nodes",
 }
 """The size along the horizontal axis; an op that is not here has nothing to plot."""
-SHOWN_AS = {"tokens": "tokens (M)", "context_tokens": "context (tokens)"}
+SHOWN_AS = {
+    "tokens": "tokens (M)",
+    "context_tokens": "context (tokens)",
+    "message_bytes": "message (bytes)",
+    "size_bytes": "size (bytes)",
+}
 DASHES = {Series.COLD: "-", Series.WARM: "--", Series.GRAPH: ":"}
 PANEL = (3.6, 2.9)
 LEAST_WIDTH = 5.6
@@ -66,16 +71,25 @@ def plot(comparison: Comparison, op: Op) -> Figure:
     figure = Figure(
         figsize=(max(LEAST_WIDTH, PANEL[0] * columns), PANEL[1] * rows + 0.9), layout="constrained"
     )
-    grid = figure.subplots(rows, columns, squeeze=False)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     for place, axes in enumerate(grid.flat):
         if place < len(panels):
             _draw(axes, op, panels[place])
         else:
             axes.set_visible(False)
+    _round_times(grid[0, 0])
+    for axes in grid[:, 0]:
+        axes.set_ylabel("us")
     _legend(figure, comparison, op)
-    title = f"{op.value}: median time, quartiles where there are samples"
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+    figure.suptitle(_title(comparison, op), x=0.01, ha="left", fontsize=10)
     return figure
+
+
+def _title(comparison: Comparison, op: Op) -> str:
+    """What is plotted; below it the sizes that all panels share."""
+    middle = "mean" if comparison.of_means else "median"
+    fixed = fixed_sizes([row.case for row in comparison.rows[op]])
+    return f"{op.value}: {middle} time, samples' quartiles shaded" + (f"\n{fixed}" if fixed else "")
 
 
 def _panels(op: Op, rows: tuple[Row, ...]) -> Iterator[Panel]:
@@ -96,24 +110,42 @@ def _draw(axes: Axes, op: Op, panel: Panel) -> None:
             if rows and (readings[0].samples or series is panel.rows[0].series):
                 _line(axes, x, readings, series, which)
     name = GROWS_WITH[op]
-    axes.set(xscale="log", yscale="log", xlabel=SHOWN_AS.get(name, name.replace("_", " ")), ylabel="us")
+    axes.set(yscale="log", xlabel=SHOWN_AS.get(name, name.replace("_", " ")))
     _ticks(axes, sorted({float(sizes(row.case)[name]) for row in panel.rows}))
     axes.set_title(panel.title, fontsize=8, loc="left")
     axes.grid(alpha=0.3)
 
 
 def _ticks(axes: Axes, x: list[float]) -> None:
-    """Measured sizes as far as there is room, and round times."""
-    apart = math.log(x[-1] / x[0]) / MAX_TICKS
-    shown = [x[0]]
+    """Measured sizes as far as there is room, and round times.
+
+    Logarithmic; a size of 0, such as an empty context, stands left of the smallest other.
+    """
+    least = next((value for value in x if value > 0), 1.0)
+    # Linear below it: 0 has a place, and sizes from there on are where they would be.
+    axes.set_xscale("symlog", linthresh=least) if x[0] == 0 else axes.set_xscale("log")
+    apart = math.log(max(x[-1], least) / least) / MAX_TICKS
+    shown = x[:1]
     for value in x[1:]:
-        if math.log(value / shown[-1]) >= apart:
+        if shown[-1] == 0 or math.log(value / shown[-1]) >= apart:
             shown.append(value)
     axes.set_xticks(shown, [_short(value) for value in shown])
     axes.set_xticks([], minor=True)
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+
+
+def _round_times(axes: Axes) -> None:
+    """Ticks of the time that all panels share with *axes*."""
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(_round_locator(high / low))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _round_locator(span: float) -> Locator:
+    """Ticks at round times: two of them at the least, wherever times span such a factor."""
+    if span > 10:
+        return LogLocator(subs=(1, 2, 5))
+    return LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 6, 8)) if span > 3 else AutoLocator()
 
 
 def _short(value: float) -> str:

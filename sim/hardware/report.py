@@ -10,7 +10,7 @@ from rich.text import Text
 
 from hwmodels.cases import AnyCase, Op, sizes
 from hwmodels.measured import MeasuredFile, Point
-from sim.hardware.comparison import Comparison, Row, varying_sizes
+from sim.hardware.comparison import Comparison, Row, fixed_sizes, varying_sizes
 from sim.report import number, percent, render
 
 WIDTH = 130
@@ -42,9 +42,8 @@ def file_lines(file: MeasuredFile) -> list[str]:
 
 def _fixed(cases: list[AnyCase]) -> str:
     """The sizes that all *cases* share, in brackets."""
-    varying = varying_sizes(cases)
-    fixed = [f"{name} {value}" for name, value in sizes(cases[0]).items() if name not in varying]
-    return f" ({', '.join(fixed)})" if fixed else ""
+    fixed = fixed_sizes(cases)
+    return f" ({fixed})" if fixed else ""
 
 
 def _points_table(points: list[Point]) -> Table:
@@ -91,12 +90,21 @@ def file_object(file: MeasuredFile) -> dict[str, Any]:
 def comparison_lines(comparison: Comparison) -> list[str]:
     """A table for each op that both sides speak of, then what was left out."""
     parts: list[RenderableType] = [Text(f"A: {comparison.a}"), Text(f"B: {comparison.b}")]
+    parts.append(Text(_how_to_read(comparison) if comparison.rows else "They have no point in common."))
     for op, rows in comparison.rows.items():
         parts += [Text(), Text(_op_head(comparison, op, rows)), _rows_table(rows)]
-    if not comparison.rows:
-        parts.append(Text("They have no point in common."))
-    parts += [Text(), *(Text(f"Not compared: {line}") for line in comparison.left_out)]
+    if comparison.left_out:
+        parts += [Text(), *(Text(f"Not compared: {line}") for line in comparison.left_out)]
     return render(parts, width=WIDTH)
+
+
+def _how_to_read(comparison: Comparison) -> str:
+    why = ", as published tables have them" if comparison.of_means else " of the samples"
+    return f"Times are {_times(comparison)}{why}. B/A above 1: B is slower; +- is one sigma of it."
+
+
+def _times(comparison: Comparison) -> str:
+    return "means" if comparison.of_means else "medians"
 
 
 def _op_head(comparison: Comparison, op: Op, rows: tuple[Row, ...]) -> str:
@@ -122,6 +130,7 @@ def comparison_object(comparison: Comparison) -> dict[str, Any]:
     return {
         "a": comparison.a,
         "b": comparison.b,
+        "times": _times(comparison),
         "ops": {
             op.value: {
                 "median_ratio": _rounded(comparison.middle(op)),

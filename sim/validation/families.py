@@ -47,12 +47,11 @@ _NAMES: dict[type, Family] = {
 }
 _TASKS: dict[HostTask | GpuTask, Family] = {
     HostTask.SCHEDULE: "Python scheduling",
-    HostTask.PREPARE: "Python scheduling",
-    HostTask.PROCESS: "Python scheduling",
     HostTask.TREE_DISPATCH: "tree dispatch",
     HostTask.TREE_BUILD: "tree build",
     HostTask.TREE_MASK: "tree build",
     HostTask.SYNCHRONISE: "synchronisation",
+    HostTask.HAND_OVER: "synchronisation",
     GpuTask.TOP_K: "top-k and tree kernels",
     GpuTask.TREE_BUILD: "top-k and tree kernels",
     GpuTask.TREE_ACCEPT: "top-k and tree kernels",

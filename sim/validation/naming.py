@@ -76,9 +76,11 @@ def gpu(text: str) -> Gpu:
     return catalog.gpu(_named(Kind.GPU, "GPU", text).name)
 
 
-def stack(text: str) -> str:
-    """The stack that the text of an engine column names."""
-    return _named(Kind.STACK, "engine", text).name
+def stack(engine: str, method: str = "") -> str:
+    """The stack that the text of an engine column names, of two versions the one that suits *method*."""
+    if not matches(Kind.STACK, engine):
+        return _named(Kind.STACK, "engine", engine).name
+    return _named(Kind.STACK, "engine", f"{engine} {method}").name
 
 
 class Quantisation(Enum):

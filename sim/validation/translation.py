@@ -18,6 +18,7 @@ from hwmodels.drafters import Drafter
 from hwmodels.errors import DocumentError
 from hwmodels.models import TargetModel
 from sim import scenario
+from sim.memory import GIB, target_bytes_per_rank
 from sim.scenario import Scenario
 from sim.validation import naming, workloads
 from sim.validation.cases import Case
@@ -99,6 +100,8 @@ def method_of(text: str, top_k: int | None = None) -> Method:
 
 def question(case: Case, kind: CaseKind) -> Question:
     """The Question that *case* asks; Unpredictable where it cannot be put."""
+    if " live service " in naming.words(case.workload):
+        raise Unpredictable("a live service: what else it decoded at the time is not stated")
     method = method_of(case.method, case.topk)
     gpu = naming.gpu(case.gpu)
     target = naming.target_model(case.model, case.quantisation)
@@ -146,7 +149,7 @@ def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
     for name, what in _UNKNOWN_SHARDING.items():
         if said.get(name, 1) > 1:
             raise Unpredictable(f"parallelism '{case.parallelism}': {what} is not simulated")
-    gpus = _gpu_count(case, said, notes)
+    gpus = _gpu_count(case, gpu, said, notes)
     if said.get("tp", gpus) != gpus:
         raise Unpredictable(
             f"parallelism '{case.parallelism}' on {gpus} GPUs: only TP over all of them is simulated"
@@ -158,7 +161,7 @@ def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
     if not named:
         notes.append(f"host taken to be {host}, usual for {gpu.name}")
     keys = {"gpu": gpu.name, "gpus": gpus, "interconnect": fabric, "host": host}
-    keys |= {"stack": naming.stack(case.engine)}
+    keys |= {"stack": naming.stack(case.engine, case.method)}
     if said.get("dcp", 1) > 1:
         keys |= {"dcp": said["dcp"]}
     if said.get("ep", 1) > 1:
@@ -166,10 +169,24 @@ def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
     return keys
 
 
-def _gpu_count(case: Case, said: dict[str, int], notes: list[str]) -> int:
+FITS_SHARE = 0.8
+"""Of a GPU's memory, for weights alone."""
+
+
+def _fits_one(case: Case, gpu: Gpu) -> bool:
+    target = naming.target_model(case.model, case.quantisation)
+    return target_bytes_per_rank(target, 1) <= FITS_SHARE * gpu.memory_gib.value * GIB
+
+
+def _gpu_count(case: Case, gpu: Gpu, said: dict[str, int], notes: list[str]) -> int:
+    if case.n_gpu is not None and case.n_gpu > 1 and "tp" not in said:
+        if not case.parallelism and not case.interconnect and _fits_one(case, gpu):
+            notes.append(
+                f"one of {case.n_gpu} GPUs taken to run: no parallelism or link is named, and it fits"
+            )
+            return 1
+        notes.append("parallelism taken to be TP over all GPUs")
     if case.n_gpu is not None:
-        if case.n_gpu > 1 and "tp" not in said:
-            notes.append("parallelism taken to be TP over all GPUs")
         return case.n_gpu
     if "tp" in said:
         return said["tp"]

@@ -26,6 +26,7 @@ from cuda.reference import WrongResultError
 from cuda.rigs import Timing
 from cuda.sampling import Sample
 from hwmodels import cases
+from hwmodels.cases import AllReduceAlgorithm
 from hwmodels.measured import Ceilings, DiscardReason, Point, Series, StopReason
 
 RULE = Rule(min_samples=6, max_samples=9, min_gpu_time_s=0.0, max_noise=0.01, timeout_s=60.0)
@@ -245,6 +246,28 @@ def test_the_gpu_is_woken_before_each_point_and_after_each_pause() -> None:
     assert script.woken == PARAMETERS.passes + 3
 
 
+def test_a_sample_that_counts_makes_the_next_pause_short_again(no_pauses: list[float]) -> None:
+    bad, good = Sample(9.0, 1.0, DiscardReason.THROTTLED), Sample(8.0, None, None)
+    times = itertools.chain([bad, bad, good, bad], itertools.repeat(good))
+    run(Script(lambda _: times), wanted=[EMPTY])
+    assert no_pauses == pytest.approx([0.05, 0.075, 0.05])
+
+
+def test_the_least_gpu_time_is_that_of_a_copy_and_not_of_a_graph() -> None:
+    rule = replace(RULE, min_gpu_time_s=19e-6, max_samples=100)
+    [found] = run(Script(steady(8.0)), wanted=[NORM], rule=rule)[0].points
+    # Of 2 us each, twice over.
+    assert len(found.samples_us) == PARAMETERS.passes * 10
+
+
+def test_a_missed_peer_is_why_a_sample_does_not_count_whatever_else_was_wrong() -> None:
+    bad = Sample(9.0, 1.0, DiscardReason.HELD_TOO_LONG)
+    script = Script(lambda _: itertools.chain([bad] * 2, itertools.repeat(Sample(8.0, None, None))))
+    script.faults = itertools.chain([DiscardReason.PEER_MISSED], itertools.repeat(None))
+    [found] = run(script, wanted=[EMPTY])[0].points
+    assert found.discarded == {DiscardReason.PEER_MISSED: 1, DiscardReason.HELD_TOO_LONG: 1}
+
+
 def test_pauses_have_an_end(no_pauses: list[float]) -> None:
     times = itertools.chain(
         [Sample(9.0, 1.0, DiscardReason.THROTTLED)] * 30, itertools.repeat(Sample(8.0, None, None))
@@ -334,6 +357,45 @@ def test_a_kernel_that_fails_in_its_second_pass_takes_its_first_one_with_it() ->
     assert found.points == []
 
 
+@pytest.mark.parametrize("stage", ["renew", "held", "verify again"])
+@pytest.mark.parametrize(
+    "problem",
+    [DeviceError("a time-out"), DeviceMemoryError(10**9), UnmeasurableError(EMPTY.case, "throttled")],
+)
+def test_what_fails_in_its_second_pass_keeps_its_first_one_where_the_kernel_was_right(
+    stage: str, problem: Exception
+) -> None:
+    script, heard = Script(steady()), Heard()
+    found = campaign_of(script, [EMPTY])
+
+    def break_it(seen: Point) -> None:
+        heard.points.append(seen)
+        script.broken[stage, EMPTY] = problem
+
+    heard.on_point = break_it
+    found.run(CEILINGS, heard)
+    assert [failure.subject for failure in heard.failures] == [EMPTY]
+    assert found.points == heard.points
+    assert len(found.points[0].pass_medians_us) == 1
+    again, _ = run(Script(steady()), wanted=[EMPTY], points=found.points)
+    assert [len(p.pass_medians_us) for p in again.points] == [2]
+
+
+@pytest.mark.parametrize(
+    ("us", "told"),
+    [
+        (0.0, "samples_us are all 0, which no empty_kernel takes"),
+        (1e9, "samples_us[0] is no time of a kernel: 1e+09"),
+        (-1.0, "samples_us[0] is negative: -1.0"),
+    ],
+)
+def test_times_that_no_file_takes_end_their_point_alone(us: float, told: str) -> None:
+    script = Script(lambda subject: itertools.repeat(Sample(us if subject is EMPTY else 8.0, None, None)))
+    found, _ = run(script)
+    assert found.failures == [Failure(EMPTY, f"empty_kernel: {told}")]
+    assert {Subject(p.case, p.series) for p in found.points} == set(SUBJECTS) - {EMPTY}
+
+
 def test_what_no_kernel_does_is_a_failure_and_the_rest_goes_on() -> None:
     script = Script(steady())
     script.broken["make", COPY] = UnmeasurableError(COPY.case, "not today")
@@ -402,6 +464,10 @@ def test_needs_are_those_of_the_cost_model() -> None:
     assert demand_of(Subject(mla(1, 1000), Series.COLD), None).bytes == 1000 * 576 * 2
     assert demand_of(COPY, None) == Demand(2 * 10**6, 0)
     assert demand_of(EMPTY, None) == Demand(0, 0)
+    one_shot = AllReduceAlgorithm.ONE_SHOT
+    standin = cases.ReduceStandin(message_bytes=100, ranks=8, algorithm=one_shot)
+    # Eight messages are read and one is written.
+    assert demand_of(Subject(standin, Series.WARM), None) == Demand(900, 0)
 
 
 @pytest.mark.parametrize(

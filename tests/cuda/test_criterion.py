@@ -68,6 +68,26 @@ def test_steady_noise_is_never_seen_in_a_few_estimates(seed: int) -> None:
     assert verdict is None
 
 
+def expected_steady_end(stream: list[float]) -> int:
+    """The first look, every sixteenth sample, at which more than 64 noises vary by less than 5 %."""
+    noises = [np.std(stream[:n], ddof=1) / np.mean(stream[:n]) for n in range(5, len(stream) + 1)]
+    for n in range(80, len(stream) + 1, 16):
+        last = noises[: n - 4][-512:]
+        if np.std(last) < 0.05 * np.mean(last):
+            return n
+    return len(stream)
+
+
+@pytest.mark.parametrize("growth", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_noise_is_steady_when_its_last_estimates_vary_by_less_than_five_percent(
+    seed: int, growth: float
+) -> None:
+    stream = (100 * (1 + 0.1 * np.random.default_rng(seed).standard_normal(900))).tolist()
+    stream = [us * (1 + growth * place / 900) for place, us in enumerate(stream)]
+    assert run(stream)[1] == expected_steady_end(stream)
+
+
 def test_noise_that_still_grows_is_not_steady() -> None:
     growing = [100 * (1 + 1e-3 * n**1.5) for n in range(300)]
     assert run(growing) == (None, 300)

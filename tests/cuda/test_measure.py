@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -144,6 +144,12 @@ def test_an_interrupted_campaign_keeps_what_it_has_and_goes_on_later(
     assert path.read_bytes() == again
 
 
+def test_a_session_that_would_go_on_with_nothing_begins(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "emulated.jsonl"
+    code, _, err = machine.measure("--out", str(path), "--resume", "--only", "empty_kernel")
+    assert (code, err, len(read(path).points)) == (0, "", 2)
+
+
 def test_throttled_samples_are_discarded_with_the_reason(machine: Machine, tmp_path: Path) -> None:
     path = tmp_path / "emulated.jsonl"
     code, out, _ = machine.measure("--out", str(path), "--only", "top_k", EMULATED_THROTTLE_EVERY="3")
@@ -175,6 +181,14 @@ def test_several_gpus_reduce_among_themselves(machine: Machine, tmp_path: Path) 
         (("--out", "x.json"), "error: x.json: a measured file ends in .jsonl"),
         (("--out", "nowhere/x.jsonl"), "error: nowhere: no such folder"),
         (("--out", "x.jsonl", "--device", "1"), "error: there is no device 1; there are 1"),
+        (
+            ("--out", "x.jsonl", "--only", "allreduce"),
+            "error: tiny on 1 GPU has no point of allreduce (known: experts, mla, gemm, norm, top_k,"
+            " tree_build, tree_accept, allreduce_standin, device_copy, host_copy, graph_launch,"
+            " graph_replay, empty_kernel, empty_interval)",
+        ),
+        (("--out", "/proc/x.jsonl"), "error: /proc/x.jsonl cannot be written: No such file or directory"),
+        (("--out", "x\ny.json"), "error: x\\ny.json: a measured file ends in .jsonl"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line(machine: Machine, arguments: tuple[str, ...], told: str) -> None:
@@ -198,12 +212,42 @@ def test_what_was_measured_otherwise_is_not_mixed_in(machine: Machine, tmp_path:
     only = ("--only", "empty_kernel")
     assert machine.measure("--out", str(path), *only)[0] == 0
     code, _, err = machine.measure("--out", str(path), "--resume", "--seed", "2", *only)
-    assert (code, err) == (
-        2,
-        f"error: {path} cannot be gone on with: its seed differs from this session's\n",
-    )
-    _, _, err = machine.measure("--out", str(path), "--resume", *only, EMULATED_CC="103")
-    assert "its device differs" in err
+    refused = f"error: {path} cannot be gone on with: its"
+    assert (code, err) == (2, f"{refused} seed was 1, this session's is 2\n")
+    code, _, err = machine.measure("--out", str(path), "--resume", *only, EMULATED_CC="103")
+    told = f"{refused} device.compute_capability was 'sm_90', this session's is 'sm_103'\n"
+    assert (code, err) == (2, told)
+    code, _, err = machine.measure("--out", str(path), "--resume", "--plan", "kimi_k2_6", "--short", *only)
+    assert (code, err) == (2, f"{refused} harness.plan was 'tiny', this session's is 'kimi_k2_6'\n")
+
+
+def test_of_two_sessions_on_one_file_the_second_is_refused(machine: Machine, tmp_path: Path) -> None:
+    path = tmp_path / "emulated.jsonl"
+    first = machine.start("--out", str(path))
+    assert first.stdout is not None
+    assert first.stdout.readline()
+    code, out, err = machine.measure("--out", str(path), "--resume")
+    assert (code, out, err) == (2, "", f"error: {path} is being written by another session\n")
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+    assert first.returncode == 130
+    assert len(read(path).points) >= 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP])
+def test_a_machine_that_is_taken_away_ends_it_as_an_interrupt_does(
+    machine: Machine, tmp_path: Path, end: signal.Signals
+) -> None:
+    path = tmp_path / "emulated.jsonl"
+    process = machine.start("--out", str(path))
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.send_signal(end)
+    _, err = process.communicate(timeout=60)
+    told = f"interrupted; what was measured is in {path}, --resume goes on\n"
+    assert (process.returncode, err) == (130, told)
+    assert len(read(path).points) >= 1
 
 
 def test_without_a_driver_or_pycuda_it_says_what_is_missing(tmp_path: Path) -> None:
@@ -227,7 +271,9 @@ def test_a_driver_that_finds_no_gpu_says_so_in_one_line(
     found.environment |= {"LD_LIBRARY_PATH": str(build.build_stub())}
     code, out, err = found.measure("--out", str(tmp_path / "x.jsonl"))
     told = "error: the driver finds no GPU: cuInit failed: no CUDA-capable device is detected"
-    assert (code, out, err) == (2, "", f"{told} (stub libcuda)\n")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{told} (stub libcuda); measure where nvidia-smi lists a GPU")
+    assert err.count("\n") == 1
 
 
 class BusyError(Exception):
@@ -301,11 +347,93 @@ def test_a_busy_gpu_is_named_and_the_others_are_closed(open_gpus: Any) -> None:
 def test_no_other_software_goes_on_with_a_file(field: str) -> None:
     other = header(software=MADE_UP.model_copy(update={field: "another"}))
     was = getattr(MADE_UP, field)
-    told = f"x.jsonl cannot be gone on with: its {field} was '{was}', this session's is 'another'"
+    told = f"x.jsonl cannot be gone on with: its software.{field} was '{was}', this session's is 'another'"
     with pytest.raises(SessionError) as refused:
         session._check_same(Path("x.jsonl"), header(), other)
     assert str(refused.value) == told
     session._check_same(Path("x.jsonl"), header(), header(measured_at="2001-01-01T00:00:00Z"))
+
+
+CONDITIONS = [
+    *(("device", name) for name in measured.Device.model_fields if name != "name"),
+    *(("harness", name) for name in measured.Harness.model_fields),
+]
+
+
+@pytest.mark.parametrize(("part", "field"), CONDITIONS)
+def test_no_other_gpu_and_no_other_plan_goes_on_with_a_file(part: str, field: str) -> None:
+    was = getattr(header(), part)
+    other = header().model_copy(update={part: was.model_copy(update={field: "another"})})
+    before, name = repr(getattr(was, field)), f"{part}.{field}"
+    told = f"x.jsonl cannot be gone on with: its {name} was {before}, this session's is 'another'"
+    with pytest.raises(SessionError) as refused:
+        session._check_same(Path("x.jsonl"), header(), other)
+    assert str(refused.value) == told
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        ({"a.cu": "12"}, {"a.cu": "34"}, "its source_sha256.a.cu was 12, this session's is 34"),
+        ({"a.cu": "12"}, {}, "its source_sha256.a.cu was 12, this session's is nothing"),
+        ({}, {"b.cu": "34"}, "its source_sha256.b.cu was nothing, this session's is 34"),
+    ],
+)
+def test_no_other_kernels_go_on_with_a_file(before: Any, now: Any, told: str) -> None:
+    with pytest.raises(SessionError) as refused:
+        session._check_same(Path("x.jsonl"), header(source_sha256=before), header(source_sha256=now))
+    assert str(refused.value) == f"x.jsonl cannot be gone on with: {told}"
+
+
+def test_a_file_is_one_sessions_until_it_ends_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    for _ in range(2):
+        with session._claimed(options(path)):
+            with pytest.raises(SessionError) as refused, session._claimed(options(path)):
+                pass
+            assert str(refused.value) == f"{path} is being written by another session"
+            with session._claimed(options(tmp_path / "y.jsonl")):
+                pass
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_a_killed_session_left_keeps_no_one_out(tmp_path: Path) -> None:
+    (tmp_path / ".x.jsonl.lock").touch()
+    with session._claimed(options(tmp_path / "x.jsonl")):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_whose_file_was_taken_away_meanwhile_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is where the other session ends between our opening and locking it."""
+    path, lock = tmp_path / "x.jsonl.lock", session.fcntl.flock
+    tries = []
+
+    def late(file: Any, how: int) -> None:
+        tries.append(how)
+        if len(tries) == 1:
+            path.unlink()
+        lock(file, how)
+
+    monkeypatch.setattr(session.fcntl, "flock", late)
+    with session._locked(path) as held:
+        assert len(tries) == 2
+        assert os.path.samestat(os.fstat(held.fileno()), path.stat())
+
+
+@pytest.mark.parametrize("letters", range(230, 260))
+def test_a_name_that_cannot_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path, letters: int
+) -> None:
+    path = tmp_path / f"{'x' * (letters - 6)}.jsonl"
+    told = f"^{path} cannot be written: File name too long$"
+    # Where a lock and a file to be moved there have longer names: the process's number is in one.
+    fits = letters + max(len(".-") + len(str(os.getpid())), len("..lock")) <= 255
+    with nullcontext() if fits else pytest.raises(SessionError, match=told), session._claimed(options(path)):
+        write(path, POINT)
+    assert list(tmp_path.iterdir()) == ([path] if fits else [])
 
 
 Script = Callable[[Any, Any], None]
@@ -352,6 +480,44 @@ def test_a_device_that_fails_leaves_the_file_and_one_line(scripted: Any) -> None
     code, err, path = scripted(fail)
     told = "error: the device failed: cuCtxSynchronize failed: an illegal memory access"
     assert (code, err) == (4, f"{told}; what was measured is in {path}, --resume goes on\n")
+    assert read(path).points == (POINT,)
+
+
+@pytest.mark.parametrize("end", cli.ENDS)
+def test_a_second_interrupt_does_not_break_the_writing_off(tmp_path: Path, end: signal.Signals) -> None:
+    path = tmp_path / "emulated.jsonl"
+
+    def write_and_be_interrupted() -> None:
+        os.kill(os.getpid(), end)
+        write(path, POINT)
+
+    campaign = SimpleNamespace(visits_left=1, run=lambda *_: os.kill(os.getpid(), end))
+    running: Any = SimpleNamespace(campaign=campaign, header=header(), write=write_and_be_interrupted)
+    before = [signal.getsignal(each) for each in cli.ENDS]
+    with pytest.raises(KeyboardInterrupt), cli._every_end_an_interrupt():
+        cli._run(running)
+    assert read(path).points == (POINT,)
+    assert [signal.getsignal(each) for each in cli.ENDS] == before
+
+
+def test_a_hang_up_that_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with cli._every_end_an_interrupt():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_disk_that_fills_up_leaves_the_file_and_one_line(scripted: Any) -> None:
+    def fill(campaign: Any, listener: Any) -> None:
+        measure_one(campaign, listener)
+        raise OSError(28, "No space left on device", "x.jsonl")
+
+    code, err, path = scripted(fill)
+    told = "error: x.jsonl: No space left on device"
+    assert (code, err) == (2, f"{told}; what was measured is in {path}, --resume goes on\n")
     assert read(path).points == (POINT,)
 
 

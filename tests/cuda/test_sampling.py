@@ -170,7 +170,9 @@ def test_the_flush_reads_more_than_the_cache_holds() -> None:
     assert f"allocate {FLUSHED_CACHES * L2_BYTES}" in gpu.log
 
 
-@pytest.mark.parametrize(("mhz", "counts"), [(2000.0, True), (1501.0, True), (1499.0, False), (900.0, False)])
+@pytest.mark.parametrize(
+    ("mhz", "counts"), [(2000.0, True), (1501.0, True), (1500.0, True), (1499.0, False), (900.0, False)]
+)
 def test_a_sample_below_its_share_of_the_clock_does_not_count(mhz: float, counts: bool) -> None:
     sample = stopwatch(FakeGpu(Log(), mhz=mhz)).held([lambda: None], flush=False)
     assert (sample.discard is None) == counts
@@ -228,6 +230,16 @@ def test_of_several_gpus_the_slowest_counts_and_all_are_held_before_any_is_let_g
     assert [step for step in log if step.startswith("a ")] == [f"a {step}" for step in COLD]
     assert [step for step in log if step.startswith("b ")] == [f"b {step}" for step in COLD]
     assert log.index("b hold") < max(i for i, step in enumerate(log) if step == "a synchronise")
+
+
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_a_hold_that_timed_out_on_any_gpu_does_not_count(late: int) -> None:
+    gpus = [FakeGpu(Log()) for _ in range(3)]
+    watch = stopwatch(*gpus)
+    gpus[late].times_out = True
+    assert watch.held([lambda: None] * 3, flush=False).discard is DiscardReason.HELD_TOO_LONG
+    gpus[late].times_out = False
+    assert watch.held([lambda: None] * 3, flush=False).discard is None
 
 
 def test_one_queue_takes_the_first_gpu_alone() -> None:

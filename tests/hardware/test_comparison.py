@@ -60,7 +60,12 @@ def test_a_file_so_many_times_as_slow_is_so_many_times_as_slow(points: list[Poin
     with_time = [p for p in points if p.median_us > 0 and factor * p.median_us > 0]
     assert ratios(found) == pytest.approx([factor] * len(with_time))
     assert all(found.middle(op) == pytest.approx(factor) for op in found.rows)
-    assert found.left_out == ()
+    assert len(ratios(found)) + counted(found) == len(points)
+
+
+def counted(found: Comparison) -> int:
+    """Points that are left out."""
+    return sum(int(line.split()[1]) for line in found.left_out)
 
 
 @given(some_files, some_files)
@@ -76,9 +81,8 @@ def test_every_point_is_compared_or_counted_as_left_out(first: list[Point], seco
     found = compare(*files)
     keys = [{(p.case, p.series) for p in points if p.median_us > 0} for points in (first, second)]
     assert {(row.case, row.series) for rows in found.rows.values() for row in rows} == keys[0] & keys[1]
-    counted = sum(int(line.split()[1]) for line in found.left_out)
     every = [{(p.case, p.series) for p in points} for points in (first, second)]
-    assert counted == len(every[0] ^ every[1])
+    assert len(ratios(found)) + counted(found) == len(every[0] | every[1])
 
 
 def test_files_of_one_name_are_told_apart() -> None:
@@ -121,8 +125,17 @@ def test_published_tables_are_not_those_of_a_file_that_the_gpu_names(tmp_path: P
 
 
 def test_two_published_sides_are_refused() -> None:
-    with pytest.raises(DocumentError, match="one of the two must be a measured file"):
+    with pytest.raises(DocumentError) as refused:
         compare(h200(), h200())
+    told = "h200_sxm and h200_sxm: both stand for published tables; one of the two must be a measured file"
+    assert str(refused.value) == f"{told} (python -m cuda.measure writes one)"
+
+
+def test_the_file_that_a_refused_gpu_names_is_proposed(tmp_path: Path) -> None:
+    path = kimi_file(tmp_path)
+    with pytest.raises(DocumentError) as refused:
+        compare(side(str(write_gpu(tmp_path)), "sglang"), h200())
+    assert str(refused.value).endswith(f"must be a measured file, such as {path}")
 
 
 @pytest.mark.parametrize(
@@ -194,6 +207,34 @@ def test_an_op_without_sizes_is_compared_but_not_plotted(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.parametrize("contexts", [(0,), (0, 1024), (0, 1024, 4096), (1, cases.LARGEST)])
+def test_any_size_has_its_place_in_a_picture(tmp_path: Path, contexts: tuple[int, ...]) -> None:
+    found = file_of(*(point(mla(1, context), [2.0]) for context in contexts))
+    for figure in (
+        pictures.plot(compare(found, found), Op.MLA),
+        pictures.plot(compare(h200(), found), Op.MLA),
+    ):
+        [axes] = figure.axes
+        places = axes.transData.transform([(context, 2.0) for context in contexts])[:, 0]
+        low, high = axes.bbox.x0, axes.bbox.x1
+        assert np.isfinite(places).all()
+        assert all(low <= place <= high for place in places)
+        assert (np.diff(places) > 0).all()
+        assert [tick for tick in axes.get_xticks() if tick in contexts] == list(axes.get_xticks())
+    assert len(pictures.write(compare(found, found), tmp_path)) == 2
+
+
+@pytest.mark.parametrize(("low_us", "high_us"), [(1e-6, 1e8), (1e8, 1e-6)])
+def test_the_longest_beside_the_shortest_time_is_a_ratio_like_any_other(
+    tmp_path: Path, low_us: float, high_us: float
+) -> None:
+    points = [[point(experts(m), [us] * 3) for m in (1, 9)] for us in (low_us, high_us)]
+    found = compare(*(file_of(*each) for each in points))
+    assert ratios(found) == pytest.approx([high_us / low_us] * 2)
+    json.dumps(report.comparison_object(found), allow_nan=False)
+    assert len(pictures.write(found, tmp_path)) == 2
+
+
 def test_words_and_json_say_the_same() -> None:
     found = compare(h200(), kimi())
     lines, told = "\n".join(report.comparison_lines(found)), report.comparison_object(found)
@@ -203,6 +244,24 @@ def test_words_and_json_say_the_same() -> None:
         assert op in lines
     assert "experts (experts 384, top_k 8, hidden 7168, intermediate 256, dtype int4_wo)" in lines
     assert max(map(len, lines.splitlines())) <= report.WIDTH
+
+
+def test_times_beside_published_ones_are_called_means() -> None:
+    for found, middle in ((compare(h200(), kimi()), "means"), (compare(kimi(), kimi()), "medians")):
+        assert report.comparison_lines(found)[2].startswith(f"Times are {middle}")
+        assert report.comparison_object(found)["times"] == middle
+        title = pictures.plot(found, Op.GEMM).get_suptitle()
+        assert title.startswith(f"gemm: {middle.removesuffix('s')} time")
+        assert title.endswith("\nn 384, k 7168, dtype bfloat16")
+
+
+@given(st.floats(1e-2, 1e5), st.floats(1.1, 1e4))
+def test_a_picture_has_two_times_to_read_off_and_one_scale(shortest: float, range_: float) -> None:
+    points = [point(mla(q, c), [shortest * t]) for q, c, t in ((1, 1024, 1), (1, 2048, range_), (9, 1024, 1))]
+    left, right = pictures.plot(compare(file_of(*points), file_of(*points)), Op.MLA).axes
+    low, high = left.get_ylim()
+    assert (low, high) == right.get_ylim()
+    assert sum(low <= tick <= high for tick in left.get_yticks()) >= 2
 
 
 def test_a_measured_file_is_shown_point_by_point() -> None:

@@ -294,21 +294,12 @@ def test_beyond_the_table_allreduce_pays_the_ring_bandwidth(model: CostModel, be
     assert seconds(model, AllReduce(last + beyond, 8)) == pytest.approx(expected)
 
 
-@given(models, st.integers(1, 9), many, st.sampled_from([8, 16, 32, 64]))
-def test_more_heads_never_take_less_beyond_the_table(
-    model: CostModel, queries: int, context: int, heads: int
-) -> None:
+@given(models, st.integers(1, 9), many, st.sampled_from([8, 16, 32, 64, 128]))
+def test_more_heads_never_take_less(model: CostModel, queries: int, context: int, heads: int) -> None:
     few_heads, twice = (replace(attention(2, queries, context), heads=n) for n in (heads, 2 * heads))
-    # Measured rows of 8 and 16 heads cross by their noise.
-    slack = 1.3 if heads == 8 else 1 + 1e-12
+    # Measured rows of up to 64 heads cross by their noise.
+    slack = 1.3 if heads < 64 else 1 + 1e-12
     assert seconds(model, few_heads) <= seconds(model, twice) * slack
-    if heads > 16:
-        assert model.estimate(few_heads).source is not Source.MEASURED
-
-
-def test_blocks_of_heads_that_read_the_cache_apart_are_like_requests() -> None:
-    wide = replace(attention(1, 1, 30_000), heads=64)
-    assert seconds(PRO_6000, wide) == seconds(PRO_6000, replace(attention(4, 1, 30_000), heads=16))
 
 
 SAVED = Figure(value=0.96, source=Source.SCALED, ref="pegainfer#569, the raw gap that it removes")
@@ -442,7 +433,10 @@ def test_each_break_in_each_cache_costs_its_overhead_bytes(requests: int, runs: 
     assert seconds(B300, broken) == pytest.approx(expected)
 
 
-@given(models, st.integers(1, 16), st.integers(1, 200_000))
+tabled = [m for m in MODELS if all(k.serial_us_per_1k_context is None for k in m.machine.stack.attention)]
+
+
+@given(st.sampled_from(tabled), st.integers(1, 16), st.integers(1, 200_000))
 def test_beyond_the_table_each_cached_token_is_read(model: CostModel, requests: int, beyond: int) -> None:
     extra = requests * beyond * 576 * 2 / achieved(model)
     expected = seconds(model, attention(requests, 1, 131_072)) + extra

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -104,12 +106,18 @@ def edited(line: int, **changes: Any) -> Callable[[Lines], None]:
     return lambda lines: lines[line].update(changes)
 
 
+def inside(line: int, key: str, **changes: Any) -> Callable[[Lines], None]:
+    """Changes to the mapping at *key* of a line."""
+    return lambda lines: lines[line][key].update(changes)
+
+
 @pytest.mark.parametrize(
     ("edit", "told"),
     [
         (lambda lines: lines[:-1], "4: the file ends here; expected a line that counts the points"),
         (lambda lines: lines[1:], "1: a line of kind 'point'; expected the kind 'header'"),
         (lambda lines: lines[:2] + lines[3:], "4: 2 points; expected the 3 that the last line counts"),
+        (edited(-1, points=2), "5: 3 points; expected the 2 that the last line counts"),
         (lambda lines: [*lines, lines[-1]], "5: a line of kind 'end'; expected the kind 'point'"),
         (lambda lines: ["{", *lines[1:]], "1: Expecting property name enclosed in double quotes"),
         (lambda lines: ["[]", *lines[1:]], "1: a list; expected one JSON object a line"),
@@ -131,7 +139,62 @@ def edited(line: int, **changes: Any) -> Callable[[Lines], None]:
         (edited(1, pass_stops=["noise"] * 2), "2: 2 pass_stops for 1 pass_medians_us; expected a point"),
         (edited(1, pass_clocks_mhz=[1.0, None]), "2: 2 pass_clocks_mhz for 1 pass_medians_us; expected"),
         (edited(1, clocked_samples=4), "2: 4 clocked_samples of 3 samples_us; expected a point"),
-        (edited(1, speed=3), "2: speed: unknown key; expected the keys of this schema version"),
+        (edited(1, speed=3), "2: speed: unknown key; expected a key of this schema version (known: "),
+        (
+            edited(1, sample_us=[1.0]),
+            "2: sample_us: unknown key; expected a key of this schema version, did you",
+        ),
+        (edited(1, norm=3), "2: norm: unknown key; expected a key of this schema version"),
+        (
+            inside(0, "harness", pases=1),
+            "1: harness.pases: unknown key; expected a key of this schema version, did you mean 'passes'?",
+        ),
+        (
+            inside(0, "harness", min_samples=9, max_samples=8),
+            "1: harness: min_samples is 9, but max_samples is 8",
+        ),
+        (
+            inside(0, "harness", plan="a\nb"),
+            '1: harness.plan: "a\\nb" has characters that do not print; expected',
+        ),
+        (
+            inside(0, "device", name="EMULATED \x1b[2J"),
+            '1: device.name: "EMULATED \\u001b[2J" has characters',
+        ),
+        (inside(0, "source_sha256", norm=3), "1: source_sha256.norm: 3; expected string"),
+        (
+            edited(0, measured_at="2000-02-30T00:00:00Z"),
+            "1: measured_at is no time of any day: 2000-02-30T00:00",
+        ),
+        (
+            inside(1, "case", expert=1),
+            "2: case.expert: unknown key; expected a key of this schema version, did you mean 'experts'?",
+        ),
+        (inside(1, "case", experts="x"), '2: case.experts: "x"; expected integer'),
+        (inside(1, "case", tokens=10**400), "2: case.tokens: 1000"),
+        (
+            inside(1, "case", tokens=cases.LARGEST + 1),
+            "2: case.tokens: 9007199254740993; expected less than or ",
+        ),
+        (
+            edited(3, samples_us=[0.0]),
+            "4: samples_us are all 0, which no empty_kernel takes; expected a point",
+        ),
+        (
+            edited(3, samples_us=[2.0, 1e-7]),
+            "4: samples_us[1] is no time of a kernel: 1e-07; expected a point",
+        ),
+        (edited(3, samples_us=[2.0, 1.1e8]), "4: samples_us[1] is no time of a kernel: 1.1e+08; expected"),
+        (edited(3, pass_medians_us=[2.0, -2.0]), "4: pass_medians_us[1] is -2, outside samples_us, 2 to 2;"),
+        (edited(3, pass_medians_us=[1.9]), "4: pass_medians_us[0] is 1.9, outside samples_us, 2 to 2;"),
+        (edited(3, pass_medians_us=[2.1]), "4: pass_medians_us[0] is 2.1, outside samples_us, 2 to 2;"),
+        (
+            edited(3, discarded={"throttled": -1}),
+            "4: discarded.throttled: -1; expected greater than or equal",
+        ),
+        (edited(3, discarded={"tired": 1}), '4: discarded.tired.[key]: "tired"; expected '),
+        (edited(3, pass_clocks_mhz=[-1.0]), "4: pass_clocks_mhz.0: -1.0; expected greater than 0"),
+        (edited(3, floor_us=1e9), "4: floor_us: 1000000000.0; expected less than or equal"),
         (lambda lines: lines[1].pop("bytes") and None, "2: bytes: nothing; expected a value"),
         (edited(1, case={"op": "expert"}), "2: case: op \"expert\"; expected an op, did you mean 'experts'?"),
         (edited(1, case={"op": "norm", "tokens": 0, "hidden": 1}), "2: case.tokens: 0; expected greater"),
@@ -152,6 +215,43 @@ def test_a_key_given_twice_is_refused(tmp_path: Path) -> None:
     assert "made_up.jsonl:2: the key 'stop' twice; expected one JSON object a line" in complaint(
         tmp_path, edit
     )
+
+
+def test_a_key_given_twice_among_very_many_is_found_at_once(tmp_path: Path) -> None:
+    def edit(lines: Lines) -> list[Any]:
+        many = ", ".join(f'"k{number}": 1' for number in range(100_000))
+        return [lines[0], f'{{{many}, "k99999": 2}}', *lines[2:]]
+
+    begin = time.monotonic()
+    assert "made_up.jsonl:2: the key 'k99999' twice" in complaint(tmp_path, edit)
+    assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize("key", ["a\nerror: b", "\x1b[31m", "\u2028"])
+def test_every_complaint_is_one_line(tmp_path: Path, key: str) -> None:
+    assert complaint(tmp_path, edited(1, **{key: 1})).isprintable()
+    with pytest.raises(MeasuredFileError) as refused:
+        measured.read(tmp_path / f"{key.replace('/', '')}.jsonl")
+    assert str(refused.value).isprintable()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "made_up.jsonl")
+    with pytest.raises(MeasuredFileError, match=r"made_up\.jsonl: no regular file; expected a measured file"):
+        measured.read(tmp_path / "made_up.jsonl")
+
+
+def test_a_file_too_large_for_any_plan_is_not_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "made_up.jsonl", *GOOD)
+    os.truncate(path, measured.MOST_BYTES + 1)
+    with pytest.raises(MeasuredFileError, match="1,073,741,825 bytes; expected 1,073,741,824 at most"):
+        measured.read(path, allow_emulated=True)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "made_up.jsonl").mkdir()
+    with pytest.raises(MeasuredFileError, match="Is a directory; expected a readable file"):
+        measured.read(tmp_path / "made_up.jsonl")
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
@@ -216,6 +316,8 @@ def test_points_are_sorted_by_op_then_sizes_then_series() -> None:
 def test_statistics_are_those_of_the_samples() -> None:
     found = point(cases.EmptyKernel(), [4.0, 1.0, 2.0, 3.0, 5.0], floor_us=1.5)
     assert (found.median_us, found.relative_iqr, found.achieved) == (3.0, pytest.approx(2 / 3), 0.5)
+    tailed = point(cases.EmptyKernel(), [1.0, 2.0, 30.0], floor_us=1.0)
+    assert (tailed.median_us, tailed.achieved) == (2.0, 0.5)
     assert point(cases.EmptyKernel(), [3.0]).achieved is None
     assert point(cases.EmptyInterval(), [0.0], floor_us=1.0).achieved is None
 

@@ -90,8 +90,6 @@ UNANSWERED: list[tuple[AnyCase, Work]] = [
         AllReduce(64, 8),
     ),
     (cases.EmptyKernel(), EagerLaunch(1, False)),
-    (cases.GraphReplay(nodes=100), GraphLaunch(100)),
-    (cases.DeviceCopy(size_bytes=64), Copy(64, CopyDirection.TO_DEVICE)),
     (cases.EmptyInterval(), HostWork(HostTask.SYNCHRONISE, 1)),
 ]
 OTHER_SIZES: list[tuple[AnyCase, Work]] = [
@@ -127,13 +125,28 @@ def test_a_measured_work_is_answered_by_its_own_samples(case: AnyCase, series: S
 def test_no_other_series_answers_it(case: AnyCase, series: Series, work: Work) -> None:
     wanted = sampled.SERIES[case.op]
     others = [point(case, [3.0], other) for other in Series if other not in wanted]
-    assert samples_of(*others).find(work) is None
+    told = " or ".join(each.value for each in wanted)
+    assert samples_of(*others).find(work) == Silence(f"made_up.jsonl has no {case.op} ({told})")
     assert series == wanted[0]
 
 
 @pytest.mark.parametrize(("case", "work"), UNANSWERED)
 def test_what_says_nothing_about_a_work_is_not_asked(case: AnyCase, work: Work) -> None:
     assert samples_of(*(point(case, [3.0], series) for series in Series)).find(work) is None
+
+
+@pytest.mark.parametrize(
+    ("case", "work", "op"),
+    [
+        (cases.GraphReplay(nodes=100), GraphLaunch(100), "graph_launch (warm)"),
+        (cases.DeviceCopy(size_bytes=64), Copy(64, CopyDirection.TO_DEVICE), "host_copy (warm)"),
+        (experts(9), mla_work(9, 4096), "mla (cold)"),
+        (experts(9), Elementwise(64), "norm (graph or warm)"),
+    ],
+)
+def test_a_file_without_an_op_says_that_it_has_none(case: AnyCase, work: Work, op: str) -> None:
+    found = samples_of(*(point(case, [3.0], series) for series in Series)).find(work)
+    assert found == Silence(f"made_up.jsonl has no {op}")
 
 
 @pytest.mark.parametrize(("case", "work"), OTHER_SIZES)
@@ -214,7 +227,7 @@ def test_nothing_is_extrapolated(work: Work, told: str) -> None:
 def test_the_uncertainty_is_the_standard_error_or_what_the_passes_differ_by() -> None:
     noisy = point(cases.EmptyKernel(), [1.0, 3.0] * 8)
     assert sampled.relative_error(noisy) == pytest.approx(1 / 4 / 2)
-    drifting = point(cases.EmptyKernel(), [2.0] * 16, pass_medians_us=(1.5, 2.5))
+    drifting = point(cases.EmptyKernel(), [1.5] * 8 + [2.5] * 8, pass_medians_us=(1.5, 2.5))
     assert sampled.relative_error(drifting) == pytest.approx(0.25)
     assert sampled.relative_error(point(cases.EmptyInterval(), [0.0])) == 0.0
 
@@ -337,6 +350,21 @@ def test_an_entry_is_found_by_path_whatever_it_describes(tmp_path: Path, kind: K
     path.write_text(f"extends: {name}\nname: own\n")
     found, entry = catalog.find(str(path))
     assert (found, entry.name) == (kind, "own")
+
+
+@pytest.mark.parametrize(("run_tokens", "whole"), [(4095, False), (4096, True), (4097, True)])
+def test_a_cache_in_one_run_is_in_one_piece(run_tokens: int, whole: bool) -> None:
+    found = samples_of(point(mla(9, 4096), [3.0])).find(mla_work(9, 4096, run_tokens=run_tokens))
+    assert isinstance(found, Answer) == whole
+
+
+def test_the_evidence_counts_the_samples_of_every_corner() -> None:
+    points = [point(mla(q, c), [1.0] * (q + c)) for q in (1, 3) for c in (10, 20)]
+    found = samples_of(*points).find(mla_work(2, 15))
+    assert isinstance(found, Answer)
+    places = [f"{q} queries, {c} context" for q in (1, 3) for c in (10, 20)]
+    told = f"made_up.jsonl: mla at {' and '.join(places)}, 11+21+13+23 samples, cold, made up"
+    assert found.evidence == told
 
 
 def test_slow_outliers_keep_their_share() -> None:

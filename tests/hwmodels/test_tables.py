@@ -91,8 +91,8 @@ def gemm_case(gpu: str, dtype: DType) -> tuple[Grid | None, dict[Point, float]]:
 def shipped() -> dict[str, Callable[[], tuple[Grid | None, dict[Point, float]]]]:
     """Every grid that a shipped stack can ask for, by name, with what builds it and its published points."""
     found: dict[str, Callable[[], tuple[Grid | None, dict[Point, float]]]] = {}
-    for gpu, dtype in sorted({(row["gpu"], row["dtype"]) for row in tables.rows("gemm")}):
-        found[f"gemm {gpu} {dtype}"] = partial(gemm_case, gpu, DType(dtype))
+    for gpu, name in sorted({(row["gpu"], row["dtype"]) for row in tables.rows("gemm")}):
+        found[f"gemm {gpu} {name}"] = partial(gemm_case, gpu, DType(name))
     for gpu, kernel in attention_kernels():
         for dtype in (DType.BF16, DType.FP8):
             for heads in tables.mla_heads(gpu, kernel, dtype):
@@ -355,15 +355,15 @@ crowds = st.floats(1, 4096)
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_experts_cost_what_the_fit_says(line: ExpertsLine) -> None:
     tokens = line.crowd_tokens[0]
-    enough = [u for u in (0, 60, 200, 384) if line.fit(u) >= line.least(tokens)]
+    enough = [u for u in (0, 60, 200, 384) if line.fit(u) >= line.least(u)]
     assert [line(u, tokens) for u in enough] == [line.fit(u) for u in enough]
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: line.name)
 def test_few_tokens_take_at_least_what_was_measured(line: ExpertsLine) -> None:
-    least = [line.least(tokens) for tokens in line.warm_tokens]
+    least = [line.least(touched) for touched in line.warm_touched]
     assert least == pytest.approx(list(line.warm_us))
-    assert line.least(100) == pytest.approx(line.warm_us[-1])
+    assert line.least(1000) == pytest.approx(line.warm_us[-1])
 
 
 @given(lines, touches, crowds, st.floats(0, 512), st.floats(0, 4096))

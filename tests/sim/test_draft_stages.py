@@ -18,7 +18,7 @@ from builders import (
 )
 
 from hwmodels import catalog
-from hwmodels.catalog import DraftGraphs
+from hwmodels.catalog import BlockSchedule, DraftGraphs
 from hwmodels.drafters import Eagle, Mtp
 from hwmodels.errors import DocumentError
 from hwmodels.models import Mla
@@ -81,7 +81,7 @@ METHODS = {
     "mtp tree": tree(MTP, 4, 2, 5),
     "many requests": (*chain(EAGLE, 3), "load.concurrency=4"),
 }
-STACKS = ("sglang", "sglang_spec_v1", "vllm", "native")
+STACKS = ("sglang_spec_v2", "sglang", "vllm", "native")
 any_method = pytest.mark.parametrize("overrides", METHODS.values(), ids=METHODS.keys())
 on_stacks = [
     pytest.param(stack, overrides, id=f"{stack}, {name}")
@@ -147,7 +147,12 @@ def test_a_block_of_nothing_is_plain_decoding_to_the_nanosecond(overrides: tuple
 
 @pytest.mark.parametrize(
     ("stack", "drafter"),
-    [*((stack, EAGLE) for stack in STACKS), ("vllm", "kimi_eagle3"), ("sglang", MTP), ("native", MTP)],
+    [
+        *((stack, EAGLE) for stack in STACKS),
+        ("vllm", "kimi_eagle3"),
+        ("sglang_spec_v2", MTP),
+        ("native", MTP),
+    ],
 )
 def test_more_passes_never_make_a_step_shorter(stack: str, drafter: str) -> None:
     times = [step_ns(small_setup(*chain(drafter, drafts), f"stack={stack}")) for drafts in range(7)]
@@ -266,7 +271,7 @@ def catalog_mtp() -> Mtp:
 # Launches.
 
 
-GRAPHS = {"sglang": 2, "sglang_spec_v1": 2, "vllm": 4, "native": 1}
+GRAPHS = {"sglang_spec_v2": 2, "sglang": 2, "vllm": 4, "native": 1}
 
 
 @pytest.mark.parametrize(("stack", "graphs"), GRAPHS.items())
@@ -306,16 +311,16 @@ def test_python_is_charged_for_each_pass_that_scheduling_does_not_hold(
 
 @any_sequential
 def test_a_chain_never_waits_for_the_host_where_it_is_scheduled_ahead(drafter: str) -> None:
-    graph = decode_step(small_setup(*chain(drafter, 3), "stack=sglang"))
+    graph = decode_step(small_setup(*chain(drafter, 3), "stack=sglang_spec_v2"))
     host = {i for i, op in enumerate(graph.ops) if graph.lanes[op.lanes[0]] == PYTHON}
     assert all(not host & set(op.after) for op in graph.ops if op.rank is not None)
     assert [op for op in graph.ops if isinstance(op.work, Copy)] == []
     assert HostTask.SYNCHRONISE not in host_tasks(graph)
 
 
-@pytest.mark.parametrize("overrides", [chain(EAGLE, 3), chain(MTP, 3), chain("kimi_dflash", 3)])
+@pytest.mark.parametrize("overrides", [chain(EAGLE, 3), chain(MTP, 3)])
 def test_ahead_a_step_takes_the_longer_of_host_and_gpus(overrides: tuple[str, ...]) -> None:
-    ahead, waits = (small_setup(*overrides, f"stack={stack}") for stack in ("sglang", "sglang_spec_v1"))
+    ahead, waits = (small_setup(*overrides, f"stack={stack}") for stack in ("sglang_spec_v2", "sglang"))
     assert step_ns(ahead) < step_ns(waits)
     # With a slow host only the host is left.
     slow = with_dispatch(ahead, schedule_us=1e6)
@@ -323,8 +328,32 @@ def test_ahead_a_step_takes_the_longer_of_host_and_gpus(overrides: tuple[str, ..
     assert step_ns(slower) - step_ns(slow) == 100_000_000
 
 
+def with_block_schedule(setup: Setup, when: BlockSchedule) -> Setup:
+    """*setup* on a stack that prepares chains of a block drafter *when*."""
+    stack = setup.machine.stack
+    overlap = stack.overlap.model_copy(update={"block_schedule": when})
+    return replace(setup, machine=replace(setup.machine, stack=stack.model_copy(update={"overlap": overlap})))
+
+
+def test_beside_the_verification_the_host_waits_for_the_draft_alone() -> None:
+    graph = decode_step(small_setup(*chain("kimi_dflash", 3), "stack=sglang_spec_v2"))
+    python = [op.work for op in graph.ops if graph.lanes[op.lanes[0]] == PYTHON]
+    waits = python.index(HostWork(HostTask.SYNCHRONISE, 1))
+    assert host_tasks(graph) == [HostTask.SYNCHRONISE, HostTask.SCHEDULE]
+    assert python[-1] == HostWork(HostTask.SCHEDULE, 1)
+    assert [type(work) for work in python[waits + 1 : -1]] == [GraphLaunch, EagerLaunch]
+    synchronised = next(op for op in graph.ops if op.work == python[waits])
+    assert {graph.ops[dep].phase for dep in synchronised.after} == {Phase.COPY_BACK}
+
+
+def test_the_earlier_a_block_is_prepared_the_shorter_the_step() -> None:
+    setup = small_setup(*chain("kimi_dflash", 3), "stack=sglang_spec_v2")
+    before, beside, ahead = (step_ns(with_block_schedule(setup, when)) for when in BlockSchedule)
+    assert ahead < beside < before
+
+
 def test_a_tree_is_waited_for_even_where_chains_are_scheduled_ahead() -> None:
-    graph = decode_step(small_setup(*tree(EAGLE, 3, 3, 7), "stack=sglang"))
+    graph = decode_step(small_setup(*tree(EAGLE, 3, 3, 7), "stack=sglang_spec_v2"))
     assert host_tasks(graph) == [HostTask.SCHEDULE, HostTask.SYNCHRONISE]
 
 
@@ -342,7 +371,7 @@ def test_an_eagle_tree_is_built_by_kernels_and_no_host_thread() -> None:
 
 
 def test_loose_kernels_are_launched_one_by_one_and_run_on_every_rank() -> None:
-    graph = decode_step(small_setup(*chain(EAGLE, 3), "stack=sglang_spec_v1"))
+    graph = decode_step(small_setup(*chain(EAGLE, 3), "stack=sglang"))
     ops = in_phase(graph, Phase.COPY_BACK)
     assert [op.work for op in ops] == [EagerLaunch(44, False), *[GpuKernel(GpuTask.LOOSE, 44)] * 8]
     launched = graph.ops.index(ops[0])

@@ -14,12 +14,12 @@ import pytest
 from builders import small_setup, without_noise
 from hypothesis import given
 from hypothesis import strategies as st
-from measuring import bimodal, experts, kimi_file, kimi_points, mla, point, write, write_gpu
+from measuring import bimodal, device, experts, kimi_file, kimi_points, mla, point, write, write_gpu
 from scipy import stats
 from sweeps import TINY, TWO_LAYERS, plan_of, sim_here, write_tiny
 
 from hwmodels import cases, measured, sampled
-from hwmodels.measured import Point
+from hwmodels.measured import Point, Series
 from hwmodels.sampled import Samples
 from hwmodels.work import DType, Elementwise, GroupedExperts, MlaAttention, experts_touched
 from sim import simulate
@@ -216,6 +216,26 @@ def kernels(*microseconds: float) -> StepGraph:
     return builder.build()
 
 
+@pytest.mark.parametrize("repeats", [1, 4, 16])
+def test_kernels_in_one_piece_draw_one_by_one(repeats: int) -> None:
+    times = np.linspace(10, 20, 1000)
+    # As many bytes as a kernel of 10 has.
+    norm = cases.Norm(tokens=1, hidden=1250)
+    setup = with_samples(small(), point(norm, times, Series.GRAPH))
+    pieces, steps = Pieces(fuse(kernels(*[10] * repeats))), 2000
+    assert len(pieces.graph.ops) == 1
+    mean = mean_times(pieces, BaseTimes(setup, pieces).seconds(np.full(steps, 4096)))
+    found = Sampled(setup, pieces).draw(luck_of_run(1, 0), mean, np.full(steps, 4096)).piece_s * 1e6
+    assert found.mean() == pytest.approx(15 * repeats, rel=0.02)
+    # Their variances add up; had they a draw in common, their deviations would.
+    assert found.std() == pytest.approx(times.std() * np.sqrt(repeats), rel=0.1)
+
+
+def test_every_run_and_every_seed_has_luck_of_its_own() -> None:
+    drawn = {tuple(luck_of_run(seed, run).random(3)) for seed in range(3) for run in range(3)}
+    assert len(drawn) == 9
+
+
 def shared_expert_points() -> list[Point]:
     """What runs on a second stream beside the routed experts."""
     gate_up, down = ({"n": 512, "k": 7168}, {"n": 7168, "k": 256})
@@ -280,7 +300,7 @@ def run_fixture(
     """What ``sim run --json`` says of a scenario whose GPU names a file of *points* in *folder*."""
     monkeypatch.setattr(measured, "read", partial(measured.read, allow_emulated=True))
     monkeypatch.chdir(folder)
-    write(folder / "emulated_gpu.jsonl", *points)
+    write(folder / "emulated_gpu.jsonl", *points, device=device("sm_103"))
     write_gpu(folder, extends="b300_sxm")
     write_tiny(folder, tiny=NATIVE, two_layers=DEEP)
     sampled.load.cache_clear()
@@ -342,10 +362,24 @@ def test_the_key_of_a_cell_depends_on_the_bytes_of_the_file(
     write_gpu(tmp_path, extends="b300_sxm")
     keys = []
     for slow_us in (50.0, 50.0, 51.0):
-        write(tmp_path / "emulated_gpu.jsonl", point(experts(9), [50.0, slow_us]))
+        write(tmp_path / "emulated_gpu.jsonl", point(experts(9), [50.0, slow_us]), device=device("sm_103"))
         sampled.load.cache_clear()
         [cell] = plan_of("tree.budget=8", path=path).cells
         assert cell.setup is not None
         assert cell.key == key_of(cell.setup)
         keys.append(cell.key)
     assert keys[0] == keys[1] != keys[2]
+
+
+def test_a_file_of_another_kind_of_gpu_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measured, "read", partial(measured.read, allow_emulated=True))
+    file = kimi_file(tmp_path)
+    write_gpu(tmp_path, extends="b300_sxm")
+    path = write_tiny(tmp_path, tiny=TINY.replace("gpu: b300_sxm", "gpu: emulated_gpu.yaml"))
+    sampled.load.cache_clear()
+    code, out, err = sim_here(monkeypatch, capsys, "run", str(path))
+    found = "device.compute_capability sm_90 ('EMULATED device of a test')"
+    told = f"error: {file}:1: {found}; expected sm_103, which emulated_gpu has\n"
+    assert (code, out, err) == (2, "", told)

@@ -256,7 +256,7 @@ def test_the_tree_waits_for_every_ranks_candidates_and_the_verify_pass_for_the_t
 
 
 def test_a_chain_needs_no_tree_and_its_verify_pass_does_not_wait_for_the_host() -> None:
-    graph = small("tree={shape: chain, budget: 8}", "stack=sglang_spec_v1")
+    graph = small("tree={shape: chain, budget: 8}", "stack=sglang")
     assert {work.task for work in works_of(graph.ops, HostWork)} == {HostTask.SCHEDULE, HostTask.SYNCHRONISE}
     assert TREE not in graph.lanes
     launch = next(i for i in indices(graph, GraphLaunch) if graph.ops[i].phase is Phase.DISPATCH)

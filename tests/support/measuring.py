@@ -30,17 +30,21 @@ MADE_UP = Software(
 )
 
 
-def header(**changes: Any) -> Header:
-    """The header of an emulated file, some of its fields changed."""
-    device = Device(
+def device(compute_capability: str = "sm_90") -> Device:
+    """An emulated device that passes for one of *compute_capability*."""
+    return Device(
         name="EMULATED device of a test",
-        compute_capability="sm_90",
+        compute_capability=compute_capability,
         sm_count=1,
         l2_bytes=1,
         memory_bytes=1,
         default_sm_mhz=1.0,
         default_memory_mhz=1.0,
     )
+
+
+def header(**changes: Any) -> Header:
+    """The header of an emulated file, some of its fields changed."""
     harness = Harness(
         plan="made up",
         short=True,
@@ -58,7 +62,7 @@ def header(**changes: Any) -> Header:
     fields: dict[str, Any] = {
         "schema_version": measured.SCHEMA_VERSION,
         "emulated": True,
-        "device": device,
+        "device": device(),
         "software": MADE_UP,
         "harness": harness,
         "ceilings": Ceilings(copy_bandwidth_gb_s=1.0),
@@ -110,7 +114,8 @@ def write(path: Path, *points: Point, **changes: Any) -> Path:
 
 sizes = st.integers(1, 10**9)
 # Nothing takes less than a millionth of a microsecond, but an empty interval may take none.
-samples = st.lists(st.just(0.0) | st.floats(1e-6, 1e6), min_size=1, max_size=5)
+samples = st.lists(st.just(0.0) | st.floats(1e-6, 1e6), min_size=1, max_size=5).filter(any)
+none_at_all = st.lists(st.just(0.0), min_size=1, max_size=5)
 some_cases: st.SearchStrategy[AnyCase] = st.one_of(
     st.builds(experts, st.integers(1, 40)),
     st.builds(mla, st.integers(1, 64), st.integers(0, 10**6)),
@@ -138,10 +143,10 @@ some_cases: st.SearchStrategy[AnyCase] = st.one_of(
     st.just(cases.EmptyKernel()),
     st.just(cases.EmptyInterval()),
 )
+some_timed = st.tuples(some_cases, samples) | st.tuples(st.just(cases.EmptyInterval()), none_at_all)
 some_points = st.builds(
-    point,
-    some_cases,
-    samples,
+    lambda timed, series, **changes: point(*timed, series, **changes),
+    some_timed,
     st.sampled_from(Series),
     discarded=st.dictionaries(st.sampled_from(DiscardReason), st.integers(0, 99)),
     stop=st.sampled_from(StopReason),
