@@ -28,8 +28,8 @@ TYPICAL: dict[str, tuple[int, int, int]] = {
 }
 """Prompt and answer in tokens, and prompts in the set (of SPEED-Bench in each category).
 
-Tokens are assumed: single turns of the data set with a chat template and a reasoning model's answer, as far as
-engines' usual limits let it go. Attention over so few is a small part of a step.
+Tokens are assumed: single turns of the data set with a chat template and a reasoning model's answer, as far
+as engines' usual limits let it go. Attention over so few is a small part of a step.
 """
 
 SERVED = ("closed loop", "closed", "chat", "random")
