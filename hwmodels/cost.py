@@ -218,10 +218,13 @@ class CostModel:
         read = roofline.demand(work).bytes / (gpu.memory_bandwidth_gb_s.value * share.value * GB)
         peak = gpu.tflops[work.dtype]
         multiplied = roofline.demand(work).flops / (peak.value * 1e12)
-        both = read + multiplied if kernel.serial else max(read, multiplied)
+        # In a serial kernel each part is as unsure as its own figure; else only the longer one counts.
+        parts = [(read, share.spread), (multiplied, peak.spread)]
+        counted = parts if kernel.serial else [max(parts)]
+        both = sum(seconds for seconds, _ in counted)
         return Estimate(
             seconds=gpu.kernel_floor_us.value * US + both,
-            spread=max(share.spread, peak.spread),
+            spread=sum(seconds * spread for seconds, spread in counted) / both,
             source=weakest(share.source, peak.source),
             bound=Bound.MEMORY if read >= multiplied else Bound.COMPUTE,
             evidence=f"{share.value:g} of the datasheet bandwidth, {peak.value:g} TFLOPS ({share.ref})",

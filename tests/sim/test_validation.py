@@ -187,12 +187,13 @@ def test_a_system_says_nothing_of_itself(base: Validation) -> None:
     assert discrepancy_sd([residual("another", 1.0, kind="speculative")], row) == 0
 
 
-def test_gpus_with_tables_are_told_apart_from_others(base: Validation) -> None:
+def test_gpus_with_tables_are_told_apart_where_enough_are_known(base: Validation) -> None:
     row = base.rows[0]
-    measured, bound = residual("another", 0.1), residual("yet another", 1.0, ground="roofline")
     assert row.ground == "tables"
-    assert discrepancy_sd([measured, bound], row) == pytest.approx(0.1 / QUANTILE)
-    assert discrepancy_sd([bound], row) == pytest.approx(1.0 / QUANTILE)
+    bounds = [residual(system, 1.0, ground="roofline") for system in "xyz"]
+    measured = [residual(system, 0.1) for system in "abc"]
+    assert discrepancy_sd(bounds + measured, row) == pytest.approx(0.1 / QUANTILE)
+    assert discrepancy_sd(bounds + measured[:2], row) == pytest.approx(1.0 / QUANTILE)
 
 
 def test_what_an_interval_explains_is_not_lacking(base: Validation) -> None:
