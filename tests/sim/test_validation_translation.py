@@ -186,13 +186,27 @@ def test_without_an_acceptance_length_only_plain_decoding_is_asked(drafted: Case
         question(unstated, CaseKind.SPECULATIVE)
 
 
+def bare(case: Case, **changes: object) -> Case:
+    """*case* with next to nothing said of its machine and load."""
+    silent = {"interconnect": "", "concurrency": None, "n_gpu": 8, "parallelism": "", "context_tokens": ""}
+    return replace(case, workload="", **{**silent, **changes})  # type: ignore[arg-type]
+
+
 def test_what_is_not_said_is_assumed_and_noted(plain: Case) -> None:
-    bare = replace(
-        plain, interconnect="", concurrency=None, n_gpu=8, parallelism="", context_tokens="", workload=""
-    )
-    asked = question(bare, CaseKind.BASELINE)
-    assert asked.scenario.interconnect == "nvlink5"
+    asked = question(bare(plain, model="Kimi K2.6", quantisation="int4"), CaseKind.BASELINE)
+    assert (asked.scenario.gpus, asked.scenario.interconnect) == (8, "nvlink5")
     for word in ("interconnect", "host", "TP", "concurrency", "bfloat16", "context"):
         assert any(word in note for note in asked.notes), word
     told = replace(plain, kv_dtype="fp8", interconnect="NVLink5 xeon")
     assert question(told, CaseKind.BASELINE).notes == ()
+
+
+def test_a_model_that_fits_one_of_several_gpus_runs_on_one_unless_a_link_is_named(plain: Case) -> None:
+    alone = question(bare(plain), CaseKind.BASELINE)
+    assert alone.scenario.gpus == 1
+    assert any("one of 8 GPUs" in note for note in alone.notes)
+    assert not any("interconnect" in note or "TP" in note for note in alone.notes)
+    linked = question(bare(plain, interconnect="NVLink5"), CaseKind.BASELINE)
+    assert linked.scenario.gpus == 8
+    assert any("TP" in note for note in linked.notes)
+    assert question(bare(plain, parallelism="TP8"), CaseKind.BASELINE).scenario.gpus == 8

@@ -95,6 +95,13 @@ def with_block_schedule(setup: Setup, when: BlockSchedule) -> Setup:
     return replace(setup, machine=replace(setup.machine, stack=stack.model_copy(update={"overlap": overlap})))
 
 
+def with_filling_experts(setup: Setup, fills: bool) -> Setup:
+    """*setup* whose expert kernels leave no room beside them, or all of them some."""
+    stack = setup.machine.stack
+    kernels = tuple(kernel.model_copy(update={"fills_gpu": fills}) for kernel in stack.experts)
+    return replace(setup, machine=replace(setup.machine, stack=stack.model_copy(update={"experts": kernels})))
+
+
 def without_graphs(setup: Setup) -> Setup:
     """*setup* on a stack that launches every kernel eagerly."""
     stack = setup.machine.stack
