@@ -15,6 +15,7 @@ from builders import (
     host_times,
     small_setup,
     with_dispatch,
+    with_filling_experts,
     with_overlap,
     without_graphs,
     without_noise,
@@ -219,7 +220,7 @@ def test_no_op_is_without_work(overrides: tuple[str, ...]) -> None:
 
 
 def test_the_shared_expert_runs_beside_the_routed_ones_and_the_sum_waits_for_both() -> None:
-    graph = small()
+    graph = decode_step(with_filling_experts(small_setup(), False))
     side = [i for i, op in enumerate(graph.ops) if str(graph.lanes[op.lanes[0]]) == "gpu3/side"]
     joins = [i for i, op in enumerate(graph.ops) if side[-1] in op.after]
     experts = next(i for i in indices(graph, GroupedExperts) if graph.ops[i].rank == 3)
@@ -229,10 +230,24 @@ def test_the_shared_expert_runs_beside_the_routed_ones_and_the_sum_waits_for_bot
 
 
 def test_a_stack_without_a_side_stream_runs_the_shared_expert_in_line() -> None:
-    graph = decode_step(with_overlap(small_setup(), shared_expert_stream=False))
+    roomy = with_filling_experts(small_setup(), False)
+    graph = decode_step(with_overlap(roomy, shared_expert_stream=False))
     assert {lane.queue for lane in graph.lanes} == {"compute", "copy", "python", "root0", "tree0"}
     assert works_of(graph.ops, StreamContention) == []
-    assert len(works_of(graph.ops, Gemm)) == len(works_of(small().ops, Gemm))
+    beside = decode_step(roomy)
+    assert works_of(beside.ops, StreamContention)
+    assert len(works_of(graph.ops, Gemm)) == len(works_of(beside.ops, Gemm))
+
+
+# In graphs: launched one by one, experts that are launched before the shared expert begin sooner.
+@any_node
+@pytest.mark.parametrize("budget", [1, 8, 63])
+def test_experts_that_leave_no_room_never_make_a_step_faster(node: tuple[str, ...], budget: int) -> None:
+    drafts = (f"tree.budget={budget}", "capture_limit=lifted", "acceptance={length: 1}")
+    setup = small_setup(*node, ONE_TOKEN, *drafts, layers=8)
+    assert setup.verify_launch is LaunchMode.GRAPH
+    beside, filled = (step_ns(with_filling_experts(setup, fills)) for fills in (False, True))
+    assert beside < filled
 
 
 # Order of the stages.
