@@ -614,6 +614,11 @@ class CostModel:
                 return _from_figure(dispatch.tree_dispatch_us, Bound.HOST, "tree dispatch")
             case HostTask.SYNCHRONISE:
                 return _from_figure(dispatch.synchronise_us, Bound.HOST, "synchronisation")
+            case HostTask.HAND_OVER:
+                exposed = self.machine.stack.overlap.exposed_us
+                if exposed is None:
+                    raise HardwareError(self.machine.stack.name, "lacks exposed_us")
+                return _from_figure(exposed, Bound.HOST, "between two steps")
             case HostTask.TREE_BUILD:
                 extra = dispatch.tree_fixed_us.value * US
                 return _from_figure(
