@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import TypeVar
@@ -21,6 +22,8 @@ from builders import (
     without_noise,
 )
 
+from hwmodels.entry import Figure
+from hwmodels.estimate import Source
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -248,6 +251,31 @@ def test_experts_that_leave_no_room_never_make_a_step_faster(node: tuple[str, ..
     assert setup.verify_launch is LaunchMode.GRAPH
     beside, filled = (step_ns(with_filling_experts(setup, fills)) for fills in (False, True))
     assert beside < filled
+
+
+# What a stack that schedules ahead leaves exposed.
+
+
+def with_exposed(setup: Setup, value: float) -> Setup:
+    """*setup* on a stack that leaves *value* us between two steps."""
+    stack = setup.machine.stack
+    figure = Figure(value=value, source=Source.ASSUMED, ref="made up")
+    overlap = stack.overlap.model_copy(update={"exposed_us": figure})
+    return replace(setup, machine=replace(setup.machine, stack=stack.model_copy(update={"overlap": overlap})))
+
+
+def test_what_is_exposed_between_two_steps_is_added_to_each_that_is_prepared_ahead() -> None:
+    setup = without_noise(small_setup(*PLAIN))
+    runs = [Simulation(s).run(0).steps.step_ns for s in (setup, *(with_exposed(setup, us) for us in (0, 7)))]
+    assert decode_step(setup).ops != decode_step(with_exposed(setup, 7)).ops
+    assert runs[1].tolist() == runs[0].tolist()
+    assert (runs[2] - runs[0]).tolist() == [7000] * len(runs[0])
+
+
+@pytest.mark.parametrize("overrides", [(), ("tree.budget=9",), (*PLAIN, "stack=lucebox")])
+def test_a_step_that_is_waited_for_exposes_nothing_more(overrides: tuple[str, ...]) -> None:
+    setup = small_setup(*overrides)
+    assert decode_step(with_exposed(setup, 7)).ops == decode_step(setup).ops
 
 
 # Order of the stages.
