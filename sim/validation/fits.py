@@ -6,7 +6,8 @@ stays in the file, so that fitting again starts from there and not from the last
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class FitEntry(Strict):
     """
     cases: Named = Field(min_length=1)
     """Fitted to."""
-    checks: Named = {}
+    checks: Named = Field(default={})
     """Predicted with the result, and never fitted to."""
 
 
@@ -68,6 +69,18 @@ def read(path: Path, cases: Sequence[Case]) -> tuple[Fit, ...]:
     return tuple(reader.fit(index, entry) for index, entry in enumerate(entries))
 
 
+ALL = "all"
+"""Stands for every stack that has a fit."""
+
+
+def of_stack(path: Path, fits: Sequence[Fit], name: str) -> tuple[Fit, ...]:
+    """Those of *fits*, read from *path*, whose stack is *name*; FitsError where there is none."""
+    known = [fit.stack.name for fit in fits]
+    if name not in (*known, ALL):
+        raise FitsError(str(path), 0, "", f"no fit of a stack '{name}'{did_you_mean(name, [*known, ALL])}")
+    return tuple(fit for fit in fits if name in (fit.stack.name, ALL))
+
+
 class _Reader:
     """Looks up what entries name, and says where one names what does not exist."""
 
@@ -86,15 +99,19 @@ class _Reader:
         fitted = dict(self._questions((*path, "cases"), entry.cases))
         checked = dict(self._questions((*path, "checks"), entry.checks))
         self._check_shared(stack, entry.figures, fitted | checked)
-        for named in fitted:
-            again = next((p for p, q in checked.items() if _same(q, fitted[named])), None)
-            if again is not None:
-                raise self._fail(again, f"'{checked[again].case.id}' is fitted to: it checks nothing")
         distinct = tuple(_distinct(fitted.values()))
-        if len({q.case.id for q in distinct}) <= len(entry.figures):
-            problem = f"{len(entry.figures)} figures need more cases than {len(distinct)}"
+        self._check_apart(distinct, checked)
+        count = len({one.case.id for one in distinct})
+        if count <= len(entry.figures):
+            problem = f"{len(entry.figures)} figures need more cases than {count}"
             raise self._fail((*path, "cases"), problem)
         return Fit(stack, entry.figures, distinct, tuple(_distinct(checked.values())))
+
+    def _check_apart(self, fitted: Sequence[Question], checked: Mapping[KeyPath, Question]) -> None:
+        """Refuse to check on what is fitted to, under whatever name."""
+        for path, one in checked.items():
+            if any(_same(one, other) for other in fitted):
+                raise self._fail(path, f"'{one.case.id}' is fitted to: it checks nothing")
 
     def _check_figure(self, path: KeyPath, stack: Stack, prior: Figure) -> None:
         key = str(path[-1])
@@ -118,8 +135,9 @@ class _Reader:
     def _question(self, path: KeyPath, name: str, kind: CaseKind) -> Question:
         case = self._cases.get(name)
         if case is None:
-            near = did_you_mean(name, list(self._cases)) if len(self._cases) else ""
-            raise self._fail(path, f"no case '{name}'{near if near.startswith(',') else ''}")
+            near = difflib.get_close_matches(name, self._cases, n=1)
+            hint = f", did you mean '{near[0]}'?" if near else ""
+            raise self._fail(path, f"no case '{name}'{hint}")
         if measured(case, kind) is None:
             raise self._fail(path, f"'{name}' measured nothing {kind.value}")
         try:
@@ -142,7 +160,7 @@ class _Reader:
         return FitsError(*self._document.place(path), dotted(path), problem)
 
 
-def _distinct(questions: Iterator[Question] | Sequence[Question]) -> Iterator[Question]:
+def _distinct(questions: Iterable[Question]) -> Iterator[Question]:
     """*questions* by name, without measurements that are printed under two names."""
     seen: list[Question] = []
     for one in sorted(questions, key=lambda q: (q.case.id, q.kind)):

@@ -1,8 +1,8 @@
 """Fits a stack's few unknown host costs to named measurements, and shows what that is worth.
 
 Least squares of ``log(predicted step / measured step)``, each in units of MODEL_SD, beside
-``(value - prior) / its standard deviation`` for every figure whose prior states a range. Each case is then left
-out in turn (all that is fitted to of it) and predicted from the others.
+``(value - prior) / its standard deviation`` for every figure whose prior states a range. Each case is then
+left out in turn (all that is fitted to of it) and predicted from the others.
 
 A step is played as ``predict`` plays it, luck included, for a maximum of two times that vary is longer than
 the maximum of their means. Luck is drawn once, at the priors, and scales with what the figures make of each
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -46,52 +45,52 @@ RELATIVE_STEP = 2e-3
 class Host:
     """One measurement, ready to be predicted with other host costs.
 
-    Steps are remembered: every fit asks for those of the same starts.
+    What every label takes is linear in them. (A prompt's pass is the longer of its kernels and its
+    launches, and taken to stay what it is at the priors.)
     """
 
     def __init__(self, question: Question, priors: Mapping[str, Figure]) -> None:
         self.question = question
-        self._keys = tuple(priors)
-        setup = resolve(question.scenario)
-        self._setup = _changed(setup, {key: prior.value for key, prior in priors.items()})
-        self._model = StepModel.of(self._setup, question.contexts.middle)
+        before = {key: prior.value for key, prior in priors.items()}
+        setup = _changed(resolve(question.scenario), before)
+        self._requests = setup.requests
+        self._model = StepModel.of(setup, question.contexts.middle)
+        self._prior = np.array(list(before.values()))
+        self._per_us = np.array([self._slope(setup, key, value) for key, value in before.items()])
         self._kind_s = self._kinds(self._model.label_s)
         self._played = self._model.played_ns()
-        self._known: dict[tuple[float, ...], float] = {}
+
+    def _slope(self, setup: Setup, key: str, value: float) -> Array:
+        """(labels,) seconds for every us of the figure at *key*."""
+        change = RELATIVE_STEP * value
+        dearer = self._model.costed_by(_changed(setup, {key: value + change}))
+        return (dearer - self._model.label_s) / change
 
     @property
     def name(self) -> tuple[str, CaseKind]:
         """The case and which of its measurements."""
         return self.question.case.id, self.question.kind
 
-    @cached_property
+    @property
     def measured_s(self) -> float:
         """Seconds of a step as measured."""
-        tokens = self._setup.requests * self.question.acceptance_length
-        return tokens / self.question.measured_tok_s
+        return self._requests * self.question.acceptance_length / self.question.measured_tok_s
 
     def log_error(self, values: Array) -> float:
-        """Logarithm of the step with *values* (figures,) over the measured one."""
+        """Logarithm of the step with *values* (figures,) us over the measured one."""
         return math.log(self.step_s(values) / self.measured_s)
 
     def step_s(self, values: Array) -> float:
         """Seconds of the mean step with *values* (figures,) us, luck included."""
-        key = tuple(values.tolist())
-        if key not in self._known:
-            self._known[key] = self._step_s(dict(zip(self._keys, key, strict=True)))
-        return self._known[key]
-
-    def _step_s(self, values: Mapping[str, float]) -> float:
         pieces = self._model.simulation.pieces
-        kind_s = self._kinds(self._model.costed_by(_changed(self._setup, values)))
+        kind_s = self._kinds(self._model.label_s + (values - self._prior) @ self._per_us)
         longer = np.divide(kind_s, self._kind_s, out=np.ones_like(kind_s), where=self._kind_s > 0)
-        factors = longer[pieces.kind_of]
-        ends = batch.play(pieces.graph, _scaled(self._played, factors)).max(axis=1)
+        ends = batch.play(pieces.graph, _scaled(self._played, longer[pieces.kind_of])).max(axis=1)
         return float(ends.mean() * NS)
 
     def _kinds(self, label_s: Array) -> Array:
         """(kinds,) mean seconds."""
-        return mean_times(self._model.simulation.pieces, label_s[None]).kind_s[0]
+        return np.asarray(mean_times(self._model.simulation.pieces, label_s[None]).kind_s[0])
 
 
 def _scaled(durations: IntArray, factors: Array) -> IntArray:
@@ -177,14 +176,13 @@ def solve(hosts: Sequence[Host], priors: Mapping[str, Figure], start: Array | No
     before = _priors(priors)
     starts = [factor * np.ones_like(before) for factor in STARTS]
     starts += [] if start is None else [np.clip(start / before, LEAST * 1.01, MOST * 0.99)]
+
+    def residuals(factors: Array) -> Array:
+        return _residuals(hosts, priors, factors * before)
+
     found = [
         least_squares(
-            lambda factors: _residuals(hosts, priors, factors * before),
-            at,
-            bounds=(LEAST, MOST),
-            diff_step=RELATIVE_STEP,
-            xtol=1e-5,
-            ftol=1e-7,
+            residuals, at, bounds=(LEAST, MOST), diff_step=[RELATIVE_STEP] * len(at), xtol=1e-5, ftol=1e-7
         )
         for at in starts
     ]
@@ -210,8 +208,7 @@ def _figures(fit: Fit, hosts: Sequence[Host], values: Array) -> tuple[FittedFigu
     shipped = _shipped(fit.stack, fit.priors)
     columns = (fit.priors, fit.priors.values(), shipped, values, sigmas, influence)
     return tuple(
-        FittedFigure(key, prior, *map(float, numbers))
-        for key, prior, *numbers in zip(*columns, strict=True)
+        FittedFigure(key, prior, *map(float, numbers)) for key, prior, *numbers in zip(*columns, strict=True)
     )
 
 
@@ -247,9 +244,14 @@ class _Points(NamedTuple):
 
 
 def _row(host: Host, points: _Points, without: Array | None) -> FittedRow:
-    at = [_error(host, values) for values in points]
-    left_out = None if without is None else _error(host, without)
-    return FittedRow(*host.name, host.question.measured_tok_s, *at, left_out)
+    return FittedRow(
+        *host.name,
+        host.question.measured_tok_s,
+        prior=_error(host, points.prior),
+        shipped=_error(host, points.shipped),
+        fitted=_error(host, points.fitted),
+        left_out=None if without is None else _error(host, without),
+    )
 
 
 def _error(host: Host, values: Array) -> float:

@@ -154,7 +154,7 @@ def predict(scenario: Scenario, context: int) -> Prediction:
 
 def _label_s(simulation: Simulation, base: BaseTimes, context: int) -> Array:
     """(labels,) seconds that *base* says over *context* cached tokens."""
-    return base.seconds(np.array([context]), np.array([_joining(simulation)]))[0]
+    return np.asarray(base.seconds(np.array([context]), np.array([_joining(simulation)]))[0])
 
 
 def _joining(simulation: Simulation) -> float:
