@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from hwmodels.estimate import Source
 from sim import batch
 from sim.batching import Batch
-from sim.graph import Component
-from sim.means import mean_times
+from sim.graph import Component, IntArray
+from sim.means import BaseTimes, mean_times
 from sim.records import StepRecords
 from sim.scenario import Scenario
 from sim.setup import Setup, resolve
@@ -49,6 +49,8 @@ class StepModel:
     """The mean step of a scenario, ready to be asked what happens when figures are off."""
 
     simulation: Simulation
+    context: int
+    """Cached tokens of a request."""
     label_s: Array
     """(labels,) mean seconds of one execution."""
     spreads: Array
@@ -61,17 +63,26 @@ class StepModel:
     def of(cls, setup: Setup, context: int) -> StepModel:
         """The mean step of *setup* over *context* cached tokens."""
         simulation = Simulation(setup)
-        joined = np.array([_joining(simulation)])
         labels = simulation.pieces.labels
         named = [family_of(label.work) for label in labels]
         families = tuple(dict.fromkeys(named))
         return cls(
             simulation=simulation,
-            label_s=simulation.mean_times(np.array([context]), joined).label_s[0],
+            context=context,
+            label_s=_label_s(simulation, simulation.base, context),
             spreads=np.array([setup.costs.estimate(label.work).spread for label in labels]),
             families=families,
             family_of=np.array([families.index(family) for family in named], dtype=np.int64),
         )
+
+    def costed_by(self, setup: Setup) -> Array:
+        """(labels,) mean seconds where *setup* has other figures for the same work."""
+        return _label_s(self.simulation, BaseTimes(setup, self.simulation.pieces), self.context)
+
+    def played_ns(self) -> IntArray:
+        """(RUNS x STEPS, pieces) durations of the steps that ``predict`` plays."""
+        decoded = _steady(self.simulation, self.context)
+        return np.concatenate([self.simulation.durations(run, decoded) for run in range(RUNS)])
 
     def step_s(self, factors: Array) -> Array:
         """(rows,) seconds of a mean step whose labels take *factors* (rows, labels) times as long."""
@@ -142,6 +153,11 @@ def predict(scenario: Scenario, context: int) -> Prediction:
         sources=dict(zip(Source, _shares(records), strict=True)),
         model=model,
     )
+
+
+def _label_s(simulation: Simulation, base: BaseTimes, context: int) -> Array:
+    """(labels,) seconds that *base* says over *context* cached tokens."""
+    return np.asarray(base.seconds(np.array([context]), np.array([_joining(simulation)]))[0])
 
 
 def _joining(simulation: Simulation) -> float:
