@@ -38,10 +38,10 @@ TYPICAL: dict[str, DataSet] = {
     "swe bench": DataSet(2048, 1024, 500),
     "speed bench": DataSet(512, 1024, 80, 1.0),
 }
-"""Tokens are assumed: single turns with a chat template and a reasoning model's answer, as far as engines' usual
-limits let it go; attention over so few is a small part of a step. So is the spread of lengths, but for SPEED-Bench
-(80 prompts in each category): over ten categories 16 requests together reach 0.70-0.93 of 16 times the rate of one
-of them, 0.82 on average (lightseekorg/tokenspeed#795), which a relative deviation of 1 gives.
+"""Tokens are assumed: single turns with a chat template and a reasoning model's answer, as far as engines'
+usual limits let it go; attention over so few is a small part of a step. So is the spread of lengths, but for
+SPEED-Bench (80 prompts in each category): over ten categories 16 requests together reach 0.70-0.93 of 16
+times the rate of one of them, 0.82 on average (lightseekorg/tokenspeed#795), as a deviation of 1 gives.
 """
 
 SERVED = ("closed loop", "closed", "chat", "random")
@@ -87,11 +87,11 @@ def contexts(context: str, workload: str) -> Contexts:
     if any(letter.isdigit() for letter in context):
         raise Unpredictable(f"context_tokens '{context}' is neither a number nor like '1k in/2k out'")
     said = words(workload)
-    for name, found in TYPICAL.items():
+    for name, known in TYPICAL.items():
         if f" {name} " in said:
-            start, output = found.prompt_tokens, found.output_tokens
-            size = f"{start:,} tokens of prompt, {output:,} decoded, {found.prompts:,} requests"
-            return Contexts(start, output, f"{name}: {size}; prefill and drain counted", found, prefill=True)
+            start, output = known.prompt_tokens, known.output_tokens
+            size = f"{start:,} tokens of prompt, {output:,} decoded, {known.prompts:,} requests"
+            return Contexts(start, output, f"{name}: {size}; prefill and drain counted", known, prefill=True)
     note = (
         f"context not stated: {DEFAULT_PROMPT_TOKENS:,} tokens of prompt, {DEFAULT_OUTPUT_TOKENS:,} decoded"
     )
