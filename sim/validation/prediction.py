@@ -203,10 +203,11 @@ class Predictions:
         """The Prediction for *question*; HardwareError where figures lack."""
         scenario, contexts = question.scenario, question.contexts
         found = self._predicted(scenario, contexts.middle)
-        if contexts.prompts is None or found.requests == 1:
+        if contexts.data_set is None or found.requests == 1:
             return found
         alone = self._predicted(_with_one_request(scenario), contexts.middle)
-        share = occupancy(contexts.prompts, found.requests, alone.step_s / found.step_s)
+        of, cv = contexts.data_set.prompts, contexts.data_set.length_cv
+        share = occupancy(of, found.requests, alone.step_s / found.step_s, cv)
         return replace(found, occupancy=share)
 
     def _predicted(self, scenario: Scenario, context: int) -> Prediction:
