@@ -297,6 +297,8 @@ class Overlap(Strict):
     """A stack that schedules ahead does so with chains of a sequential drafter too; trees are waited for."""
     block_schedule: BlockSchedule
     """When it prepares a step with a chain of a block drafter."""
+    exposed_us: Figure | None = None
+    """Host time between two steps that nothing hides, although the stack schedules ahead."""
     programmatic_launch_us: Figure | None = None
     """What programmatic dependent launch takes off the gap before every kernel, where the stack uses it."""
     ref: str

@@ -218,10 +218,13 @@ class CostModel:
         read = roofline.demand(work).bytes / (gpu.memory_bandwidth_gb_s.value * share.value * GB)
         peak = gpu.tflops[work.dtype]
         multiplied = roofline.demand(work).flops / (peak.value * 1e12)
-        both = read + multiplied if kernel.serial else max(read, multiplied)
+        # In a serial kernel each part is as unsure as its own figure; else only the longer one counts.
+        parts = [(read, share.spread), (multiplied, peak.spread)]
+        counted = parts if kernel.serial else [max(parts)]
+        both = sum(seconds for seconds, _ in counted)
         return Estimate(
             seconds=gpu.kernel_floor_us.value * US + both,
-            spread=max(share.spread, peak.spread),
+            spread=sum(seconds * spread for seconds, spread in counted) / both,
             source=weakest(share.source, peak.source),
             bound=Bound.MEMORY if read >= multiplied else Bound.COMPUTE,
             evidence=f"{share.value:g} of the datasheet bandwidth, {peak.value:g} TFLOPS ({share.ref})",
@@ -614,6 +617,11 @@ class CostModel:
                 return _from_figure(dispatch.tree_dispatch_us, Bound.HOST, "tree dispatch")
             case HostTask.SYNCHRONISE:
                 return _from_figure(dispatch.synchronise_us, Bound.HOST, "synchronisation")
+            case HostTask.HAND_OVER:
+                exposed = self.machine.stack.overlap.exposed_us
+                if exposed is None:
+                    raise HardwareError(self.machine.stack.name, "lacks exposed_us")
+                return _from_figure(exposed, Bound.HOST, "between two steps")
             case HostTask.TREE_BUILD:
                 extra = dispatch.tree_fixed_us.value * US
                 return _from_figure(

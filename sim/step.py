@@ -84,6 +84,8 @@ def _accept(step: StepBuilder, tokens: int) -> None:
 
 def _finish(step: StepBuilder, size_bytes: int, done: list[int]) -> None:
     """Results to the host, which waits for them unless it is ahead."""
+    if step.ahead and step.setup.machine.stack.overlap.exposed_us is not None:
+        step.host(Phase.ACCEPT, Component.COPIES, HostTask.HAND_OVER, done)
     if not step.ahead and not step.setup.schedules_beside_verify:
         copied = step.copy(Phase.ACCEPT, size_bytes, CopyDirection.TO_HOST, done)
         step.host(Phase.ACCEPT, Component.COPIES, HostTask.SYNCHRONISE, [copied])

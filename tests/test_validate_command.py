@@ -32,7 +32,8 @@ def test_it_reports_and_writes(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     for words in ("measured", "predicted", "90 % interval", "MEASURED", "bias", "Skipped:", "a GPU of 2030"):
         assert words in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
+    said = done.stdout.partition("\nWritten to ")[0]
+    assert max(map(len, said.splitlines())) <= 100
     written = {path.name for path in (folder / "results/changed/validation/mine").iterdir()}
     assert written == {"report.txt", "validation.json", "rows.csv", "scatter.png", "scatter.svg"}
 

@@ -8,7 +8,7 @@ linear in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from sim.scenario import Scenario
 from sim.setup import Setup, resolve
 from sim.simulate import Simulation
 from sim.validation.families import Family, family_of
+from sim.validation.occupancy import occupancy
 from sim.validation.translation import Question
 
 Array = NDArray[np.float64]
@@ -130,10 +131,12 @@ class Prediction:
     sources: dict[Source, float]
     """Shares of the critical path."""
     model: StepModel
+    occupancy: float = 1.0
+    """Throughput over the whole benchmark, drain included, over that of the full batch."""
 
     def tok_s(self, question: Question) -> float:
         """Tokens per second of all requests."""
-        return self.requests * question.acceptance_length / self.step_s
+        return self.occupancy * self.requests * question.acceptance_length / self.step_s
 
 
 def predict(scenario: Scenario, context: int) -> Prediction:
@@ -198,7 +201,20 @@ class Predictions:
 
     def of(self, question: Question) -> Prediction:
         """The Prediction for *question*; HardwareError where figures lack."""
-        key = (question.scenario, question.contexts.middle)
+        scenario, contexts = question.scenario, question.contexts
+        found = self._predicted(scenario, contexts.middle)
+        if contexts.prompts is None or found.requests == 1:
+            return found
+        alone = self._predicted(_with_one_request(scenario), contexts.middle)
+        share = occupancy(contexts.prompts, found.requests, alone.step_s / found.step_s)
+        return replace(found, occupancy=share)
+
+    def _predicted(self, scenario: Scenario, context: int) -> Prediction:
+        key = (scenario, context)
         if key not in self._known:
             self._known[key] = predict(*key)
         return self._known[key]
+
+
+def _with_one_request(scenario: Scenario) -> Scenario:
+    return scenario.model_copy(update={"load": scenario.load.model_copy(update={"concurrency": 1})})

@@ -14,20 +14,23 @@ from sim.validation.naming import words
 
 DEFAULT_PROMPT_TOKENS = 1024
 DEFAULT_OUTPUT_TOKENS = 1024
-TYPICAL: dict[str, tuple[int, int]] = {
-    "humaneval": (192, 1024),
-    "mbpp": (192, 1024),
-    "math 500": (128, 1024),
-    "aime": (128, 4096),
-    "gsm8k": (128, 512),
-    "mt bench": (128, 1024),
-    "alpaca": (64, 512),
-    "livecodebench": (512, 2048),
-    "swe bench": (2048, 1024),
-    "speed bench": (512, 1024),
+TYPICAL: dict[str, tuple[int, int, int]] = {
+    "humaneval": (192, 1024, 164),
+    "mbpp": (192, 1024, 500),
+    "math 500": (128, 1024, 500),
+    "aime": (128, 4096, 30),
+    "gsm8k": (128, 512, 1319),
+    "mt bench": (128, 1024, 80),
+    "alpaca": (64, 512, 805),
+    "livecodebench": (512, 2048, 400),
+    "swe bench": (2048, 1024, 500),
+    "speed bench": (512, 1024, 80),
 }
-"""Prompt and answer in tokens, assumed: single turns of the data set with a chat template and a reasoning
-model's answer, as far as engines' usual limits let it go. Attention over so few is a small part of a step."""
+"""Prompt and answer in tokens, and prompts in the set (of SPEED-Bench in each category).
+
+Tokens are assumed: single turns of the data set with a chat template and a reasoning model's answer, as far
+as engines' usual limits let it go. Attention over so few is a small part of a step.
+"""
 
 SERVED = ("closed loop", "closed", "chat", "random")
 """Words of workloads in which requests follow one another through a server."""
@@ -49,6 +52,8 @@ class Contexts(NamedTuple):
     output: int
     note: str = ""
     """What was assumed; empty where the row says it."""
+    prompts: int | None = None
+    """Prompts in the data set, all of which are run once; None where requests never end."""
     prefill: bool = False
     """Whether the published throughput counts the prefill of requests that follow one another."""
 
@@ -70,10 +75,11 @@ def contexts(context: str, workload: str) -> Contexts:
     if any(letter.isdigit() for letter in context):
         raise Unpredictable(f"context_tokens '{context}' is neither a number nor like '1k in/2k out'")
     said = words(workload)
-    for name, (start, output) in TYPICAL.items():
+    for name, (start, output, prompts) in TYPICAL.items():
         if f" {name} " in said:
-            note = f"{name}: {start:,} tokens of prompt, {output:,} decoded, prefill counted"
-            return Contexts(start, output, note, prefill=True)
+            size = f"{start:,} tokens of prompt, {output:,} decoded, {prompts:,} requests"
+            note = f"{name}: {size}; prefill and drain counted"
+            return Contexts(start, output, note, prompts, prefill=True)
     note = (
         f"context not stated: {DEFAULT_PROMPT_TOKENS:,} tokens of prompt, {DEFAULT_OUTPUT_TOKENS:,} decoded"
     )
