@@ -205,7 +205,7 @@ class Predictions:
         found = self._predicted(scenario, contexts.middle)
         if contexts.prompts is None or found.requests == 1:
             return found
-        alone = self._predicted(_with_one_request(scenario), contexts.middle)
+        alone = self._predicted(with_one_request(scenario), contexts.middle)
         share = occupancy(contexts.prompts, found.requests, alone.step_s / found.step_s)
         return replace(found, occupancy=share)
 
@@ -216,5 +216,6 @@ class Predictions:
         return self._known[key]
 
 
-def _with_one_request(scenario: Scenario) -> Scenario:
+def with_one_request(scenario: Scenario) -> Scenario:
+    """*scenario* without the rest of its batch."""
     return scenario.model_copy(update={"load": scenario.load.model_copy(update={"concurrency": 1})})

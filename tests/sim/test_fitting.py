@@ -23,7 +23,7 @@ from sim.validation.cases import Case, read
 from sim.validation.errors import FitsError
 from sim.validation.fits import Fit, with_values
 from sim.validation.fitting import Fitted, FittedRow, Host
-from sim.validation.prediction import NS, StepModel
+from sim.validation.prediction import NS, Predictions, StepModel
 from sim.validation.translation import CaseKind, Question, question
 
 SCHEDULE, REQUEST = "dispatch.schedule_us", "dispatch.request_us"
@@ -97,6 +97,20 @@ def test_what_was_put_in_comes_out(tmp_path: Path, known: tuple[Case, ...]) -> N
         assert row.prior > 0.05
 
 
+def test_with_the_shipped_figures_it_is_what_validate_predicts() -> None:
+    """Luck and the drain of a benchmark included."""
+    wanted = {("C113", CaseKind.SPECULATIVE), ("C117", CaseKind.BASELINE), ("C139", CaseKind.SPECULATIVE)}
+    shipped_cases = {case.id: case for case in read(shipped.cases())}
+    keys = (SCHEDULE, REQUEST, "dispatch.eager_launch_us")
+    priors = {key: fits.figure(catalog.stack("sglang"), key) for key in keys}
+    for name, kind in sorted(wanted):
+        asked = question(shipped_cases[name], kind)
+        predicted = Predictions().of(asked).tok_s(asked)
+        now = np.array([prior.value for prior in priors.values()])
+        error = math.exp(-Host(asked, priors).log_error(now)) - 1
+        assert error == pytest.approx(predicted / asked.measured_tok_s - 1, abs=1e-6)
+
+
 @settings(max_examples=8, deadline=None)
 @given(schedule=st.floats(800, 9000), request=st.floats(8, 150))
 def test_a_step_with_other_figures_is_that_of_a_stack_that_has_them(
@@ -138,7 +152,10 @@ def test_a_measurement_with_two_names_counts_once(tmp_path: Path, known: tuple[C
 
 
 def test_a_prior_holds_back_and_a_conflict_is_said(tmp_path: Path, known: tuple[Case, ...]) -> None:
-    narrow = {SCHEDULE: "{value: 3170, source: scaled, ref: a test, range: [2800, 3540]}"}
+    narrow = {
+        SCHEDULE: "{value: 3170, source: scaled, ref: a test, range: [2800, 3540]}",
+        REQUEST: "{value: 60, source: scaled, ref: a test, range: [58, 62]}",
+    }
     free, held = fitted(tmp_path, known), fitted(tmp_path, known, **narrow)
     assert 3540 < held.figures[0].value < free.figures[0].value
     assert held.figures[0].is_outside
@@ -262,7 +279,7 @@ def test_the_catalog_has_what_the_fits_say(shipped_fits: tuple[Fit, ...]) -> Non
         for one in found.figures:
             figure = fits.figure(stack, one.key)
             assert figure.source is Source.FITTED, one.key
-            assert abs(figure.value - one.value) < one.sigma / 4, one.key
+            assert abs(figure.value - one.value) < one.sigma / 2, one.key
             assert not one.is_outside, one.key
         assert _mean(found.rows, "left_out") < 0.7 * _mean(found.rows, "prior")
         assert _mean(found.checks, "fitted") < 0.7 * _mean(found.checks, "prior")
