@@ -27,8 +27,7 @@ from sim.graph import IntArray, StepGraph
 from sim.means import mean_times
 from sim.setup import Setup, resolve
 from sim.validation.fits import Fit, figure, with_values
-from sim.validation.occupancy import occupancy
-from sim.validation.prediction import NS, StepModel, with_one_request
+from sim.validation.prediction import NS, StepModel, share_of_full, with_one_request
 from sim.validation.translation import CaseKind, Question
 
 Array = NDArray[np.float64]
@@ -64,13 +63,13 @@ class Host:
 
     def _occupancy(self, setup: Setup, before: Mapping[str, float]) -> float:
         """Throughput over the whole benchmark over that of the full batch."""
-        prompts = self.question.contexts.prompts
-        if prompts is None or setup.requests == 1:
+        data_set = self.question.contexts.data_set
+        if data_set is None or setup.requests == 1:
             return 1.0
         single = _changed(resolve(with_one_request(setup.scenario)), before)
         alone = StepModel.of(single, self.question.contexts.middle)
         alone_s = _mean_s(alone.simulation.pieces.graph, alone.played_ns())
-        return occupancy(prompts, setup.requests, alone_s / self.step_s(self._prior))
+        return share_of_full(data_set, setup.requests, alone_s, self.step_s(self._prior))
 
     def _slope(self, setup: Setup, key: str, value: float) -> Array:
         """(labels,) seconds for every us of the figure at *key*."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sim.validation import occupancy as module
 from sim.validation.occupancy import occupancy
 
+CV = 0.6
 prompts = st.integers(1, 400)
 places = st.integers(2, 32)
 beyond = st.floats(0.05, 1)
@@ -23,32 +24,32 @@ def alone(places: int, fixed: float) -> float:
 
 @given(prompts, beyond)
 def test_one_place_is_always_taken(count: int, share: float) -> None:
-    assert occupancy(count, 1, share) == 1
+    assert occupancy(count, 1, share, CV) == 1
 
 
 @settings(max_examples=20)
 @given(prompts, places, beyond)
 def test_a_drain_costs_something_and_leaves_something(count: int, size: int, fixed: float) -> None:
-    assert 1 / size <= occupancy(count, size, alone(size, fixed)) < 1
+    assert 1 / size <= occupancy(count, size, alone(size, fixed), CV) < 1
 
 
 @settings(max_examples=20)
 @given(prompts, places)
 def test_where_a_step_is_in_proportion_to_its_requests_a_drain_costs_nothing(count: int, size: int) -> None:
-    assert occupancy(count, size, 1 / size) == pytest.approx(1)
+    assert occupancy(count, size, 1 / size, CV) == pytest.approx(1)
 
 
 @settings(max_examples=15)
 @given(prompts, places, beyond)
 def test_more_prompts_for_each_place_matter_less(count: int, size: int, fixed: float) -> None:
     few, share = max(count, size), alone(size, fixed)
-    assert occupancy(few, size, share) < occupancy(4 * few, size, share)
+    assert occupancy(few, size, share, CV) < occupancy(4 * few, size, share, CV)
 
 
 @settings(max_examples=15)
 @given(prompts, places, st.floats(0, 0.9))
 def test_the_more_of_a_step_is_fixed_the_more_a_drain_costs(count: int, size: int, fixed: float) -> None:
-    less, more = (occupancy(count, size, alone(size, share)) for share in (fixed, fixed + 0.1))
+    less, more = (occupancy(count, size, alone(size, share), CV) for share in (fixed, fixed + 0.1))
     assert less > more
 
 
@@ -71,3 +72,9 @@ def test_a_step_that_does_not_depend_on_the_batch_counts_the_places_taken(
     for length in [*lengths[:size], *lengths[size:][::-1]]:
         free[free.argmin()] += length
     assert module._one(lengths, size, 1.0) == pytest.approx(sum(lengths) / (size * free.max()))
+
+
+@pytest.mark.parametrize("size", [4, 16])
+def test_answers_that_differ_more_leave_more_places_empty(size: int) -> None:
+    shares = [occupancy(80, size, 0.5, cv) for cv in (0.0, 0.3, 0.6, 1.0)]
+    assert shares == sorted(shares, reverse=True)
