@@ -88,6 +88,61 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "error: none.csv: no such file\n")
 
 
+FITS = """\
+fits:
+- stack: sglang
+  figures:
+    dispatch.schedule_us: {value: 3170, source: scaled, ref: a test, range: [1500, 3800]}
+  cases: {baseline: [P1, D1]}
+  checks: {speculative: [D1]}
+"""
+
+
+@pytest.fixture
+def fits(folder: Path) -> Path:
+    (folder / "fits.yaml").write_text(FITS, encoding="utf-8")
+    return folder
+
+
+def test_refit_prints_and_writes_nothing(fits: Path) -> None:
+    arguments = ("mine.csv", "--fits", "fits.yaml", "--refit")
+    said = validate(*arguments, "sglang", cwd=fits)
+    assert said.returncode == 0, said.stderr
+    for words in (
+        "fitted to 2 measurements of 2 cases",
+        "dispatch.schedule_us",
+        "1 sigma",
+        "left out",
+        "check",
+    ):
+        assert words in said.stdout
+    assert max(map(len, said.stdout.splitlines())) <= 100
+    found = json.loads(validate(*arguments, "all", "--json", cwd=fits).stdout)
+    (fit,) = found["fits"]
+    assert fit["stack"] == "sglang"
+    assert [row["id"] for row in fit["rows"]] == ["D1", "P1"]
+    assert [row["kind"] for row in fit["checks"]] == ["speculative"]
+    errors = fit["mean_absolute_error"]
+    assert errors["fitted"] < errors["prior"]
+    assert sorted(path.name for path in fits.iterdir()) == ["fits.yaml", "mine.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--refit", "vllm", "--fits", "fits.yaml"), "fits.yaml: no fit of a stack 'vllm'"),
+        (("--refit", "sglang"), "no case 'C113'"),
+        (("--refit", "sglang", "--fits", "none.yaml"), "none.yaml: no such file"),
+        (("--refit", "sglang", "--system", "b200"), "takes none of --system"),
+        (("--fits", "fits.yaml"), "without --refit"),
+    ],
+)
+def test_a_refit_that_cannot_be_is_exit_code_2(fits: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = validate("mine.csv", *arguments, cwd=fits)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in " ".join(done.stderr.replace("│", " ").split())
+
+
 def test_help_names_every_column(folder: Path) -> None:
     said = validate("--help", cwd=folder).stdout
     assert all(name in said for name in COLUMNS)

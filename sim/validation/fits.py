@@ -24,8 +24,16 @@ from sim.validation.translation import CaseKind, Question, measured, question
 SECTIONS = ("dispatch", "drafting")
 """Of a stack: where its host costs are."""
 
-Named = dict[CaseKind, tuple[str, ...]]
-"""Cases by which of their measurements is meant."""
+
+class Named(Strict):
+    """Cases by which of their measurements is meant."""
+
+    baseline: tuple[str, ...] = ()
+    speculative: tuple[str, ...] = ()
+
+    def by_kind(self) -> dict[CaseKind, tuple[str, ...]]:
+        """The same under the names of kinds."""
+        return {kind: getattr(self, kind.value) for kind in CaseKind}
 
 
 class FitEntry(Strict):
@@ -38,9 +46,9 @@ class FitEntry(Strict):
 
     A range is read as +- 2 sigma and holds the fit back a little.
     """
-    cases: Named = Field(min_length=1)
+    cases: Named
     """Fitted to."""
-    checks: Named = Field(default={})
+    checks: Named = Named()
     """Predicted with the result, and never fitted to."""
 
 
@@ -125,7 +133,7 @@ class _Reader:
             raise self._fail(path, f"fitted twice, first in fits[{first}]")
 
     def _questions(self, path: KeyPath, named: Named) -> Iterator[tuple[KeyPath, Question]]:
-        for kind, ids in named.items():
+        for kind, ids in named.by_kind().items():
             for index, name in enumerate(ids):
                 where = (*path, kind.value, index)
                 if name in ids[:index]:

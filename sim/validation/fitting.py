@@ -23,11 +23,11 @@ from scipy.optimize import least_squares
 from hwmodels.catalog import Stack
 from hwmodels.entry import Figure
 from sim import batch
-from sim.graph import IntArray
+from sim.graph import IntArray, StepGraph
 from sim.means import mean_times
 from sim.setup import Setup, resolve
 from sim.validation.fits import Fit, figure, with_values
-from sim.validation.prediction import NS, StepModel
+from sim.validation.prediction import NS, StepModel, share_of_full, with_one_request
 from sim.validation.translation import CaseKind, Question
 
 Array = NDArray[np.float64]
@@ -46,19 +46,30 @@ class Host:
     """One measurement, ready to be predicted with other host costs.
 
     What every label takes is linear in them. (A prompt's pass is the longer of its kernels and its
-    launches, and taken to stay what it is at the priors.)
+    launches, and taken to stay what it is at the priors; so is how full the batch is over a benchmark.)
     """
 
     def __init__(self, question: Question, priors: Mapping[str, Figure]) -> None:
         self.question = question
         before = {key: prior.value for key, prior in priors.items()}
         setup = _changed(resolve(question.scenario), before)
-        self._requests = setup.requests
         self._model = StepModel.of(setup, question.contexts.middle)
         self._prior = np.array(list(before.values()))
         self._per_us = np.array([self._slope(setup, key, value) for key, value in before.items()])
         self._kind_s = self._kinds(self._model.label_s)
         self._played = self._model.played_ns()
+        tokens = setup.requests * question.acceptance_length * self._occupancy(setup, before)
+        self._measured_s = tokens / question.measured_tok_s
+
+    def _occupancy(self, setup: Setup, before: Mapping[str, float]) -> float:
+        """Throughput over the whole benchmark over that of the full batch."""
+        data_set = self.question.contexts.data_set
+        if data_set is None or setup.requests == 1:
+            return 1.0
+        single = _changed(resolve(with_one_request(setup.scenario)), before)
+        alone = StepModel.of(single, self.question.contexts.middle)
+        alone_s = _mean_s(alone.simulation.pieces.graph, alone.played_ns())
+        return share_of_full(data_set, setup.requests, alone_s, self.step_s(self._prior))
 
     def _slope(self, setup: Setup, key: str, value: float) -> Array:
         """(labels,) seconds for every us of the figure at *key*."""
@@ -71,26 +82,25 @@ class Host:
         """The case and which of its measurements."""
         return self.question.case.id, self.question.kind
 
-    @property
-    def measured_s(self) -> float:
-        """Seconds of a step as measured."""
-        return self._requests * self.question.acceptance_length / self.question.measured_tok_s
-
     def log_error(self, values: Array) -> float:
         """Logarithm of the step with *values* (figures,) us over the measured one."""
-        return math.log(self.step_s(values) / self.measured_s)
+        return math.log(self.step_s(values) / self._measured_s)
 
     def step_s(self, values: Array) -> float:
         """Seconds of the mean step with *values* (figures,) us, luck included."""
         pieces = self._model.simulation.pieces
         kind_s = self._kinds(self._model.label_s + (values - self._prior) @ self._per_us)
         longer = np.divide(kind_s, self._kind_s, out=np.ones_like(kind_s), where=self._kind_s > 0)
-        ends = batch.play(pieces.graph, _scaled(self._played, longer[pieces.kind_of])).max(axis=1)
-        return float(ends.mean() * NS)
+        return _mean_s(pieces.graph, _scaled(self._played, longer[pieces.kind_of]))
 
     def _kinds(self, label_s: Array) -> Array:
         """(kinds,) mean seconds."""
         return np.asarray(mean_times(self._model.simulation.pieces, label_s[None]).kind_s[0])
+
+
+def _mean_s(graph: StepGraph, durations: IntArray) -> float:
+    """Seconds of a step in the mean over *durations* (steps, pieces)."""
+    return float(batch.play(graph, durations).max(axis=1).mean() * NS)
 
 
 def _scaled(durations: IntArray, factors: Array) -> IntArray:

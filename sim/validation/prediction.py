@@ -26,6 +26,7 @@ from sim.simulate import Simulation
 from sim.validation.families import Family, family_of
 from sim.validation.occupancy import occupancy
 from sim.validation.translation import Question
+from sim.validation.workloads import DataSet
 
 Array = NDArray[np.float64]
 RUNS = 24
@@ -205,9 +206,8 @@ class Predictions:
         found = self._predicted(scenario, contexts.middle)
         if contexts.data_set is None or found.requests == 1:
             return found
-        alone = self._predicted(_with_one_request(scenario), contexts.middle)
-        of, cv = contexts.data_set.prompts, contexts.data_set.length_cv
-        share = occupancy(of, found.requests, alone.step_s / found.step_s, cv)
+        alone = self._predicted(with_one_request(scenario), contexts.middle)
+        share = share_of_full(contexts.data_set, found.requests, alone.step_s, found.step_s)
         return replace(found, occupancy=share)
 
     def _predicted(self, scenario: Scenario, context: int) -> Prediction:
@@ -217,5 +217,14 @@ class Predictions:
         return self._known[key]
 
 
-def _with_one_request(scenario: Scenario) -> Scenario:
+def share_of_full(data_set: DataSet, requests: int, alone_s: float, step_s: float) -> float:
+    """Throughput over all of *data_set*, *requests* at a time, over that of a batch that stays full.
+
+    A step takes *step_s* in it and *alone_s* with one request.
+    """
+    return occupancy(data_set.prompts, requests, alone_s / step_s, data_set.length_cv)
+
+
+def with_one_request(scenario: Scenario) -> Scenario:
+    """*scenario* without the rest of its batch."""
     return scenario.model_copy(update={"load": scenario.load.model_copy(update={"concurrency": 1})})
