@@ -10,9 +10,10 @@ from pathlib import Path
 
 from hwmodels import catalog, sampled
 from hwmodels.catalog import BlockSchedule, Gpu
-from hwmodels.cost import CostModel, Machine
+from hwmodels.cost import CostModel
 from hwmodels.drafters import Drafter, Method
 from hwmodels.errors import HardwareError, MeasuredFileError
+from hwmodels.machine import Machine
 from hwmodels.models import Gqa, TargetModel
 from hwmodels.sampled import Samples
 from sim import memory, traces

@@ -18,9 +18,10 @@ import numpy as np
 from hwmodels import cases, catalog, measured, sampled
 from hwmodels.cases import AnyCase, Op, sizes
 from hwmodels.catalog import Kind
-from hwmodels.cost import CostModel, Machine
+from hwmodels.cost import CostModel
 from hwmodels.documents import did_you_mean
 from hwmodels.errors import DocumentError, HardwareError
+from hwmodels.machine import Machine
 from hwmodels.measured import SUFFIX, MeasuredFile, Point, Series
 
 RANKS = 8
