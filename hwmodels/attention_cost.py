@@ -10,9 +10,9 @@ from typing import assert_never
 
 from hwmodels import lookup, roofline, tables
 from hwmodels.basis import GB, US, Basis
-from hwmodels.catalog import AttentionKernel, QueryScaling
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Estimate, Source
+from hwmodels.stacks import AttentionKernel, QueryScaling
 from hwmodels.work import GqaAttention, MlaAttention
 
 

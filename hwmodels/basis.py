@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hwmodels import catalog, perfdb, roofline
-from hwmodels.catalog import Gpu, Kind
+from hwmodels.catalog import Kind
+from hwmodels.devices import Gpu
 from hwmodels.entry import Figure
 from hwmodels.estimate import Bound, Estimate, Source, weakest
 from hwmodels.machine import Machine

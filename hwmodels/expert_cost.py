@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hwmodels import lookup, tables
 from hwmodels.basis import Basis
-from hwmodels.catalog import ExpertKernel
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Estimate, Source, weakest
+from hwmodels.stacks import ExpertKernel
 from hwmodels.work import DType, GroupedExperts
 
 

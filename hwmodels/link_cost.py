@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from hwmodels import collectives, tables
 from hwmodels.basis import GB, US, Basis
-from hwmodels.catalog import AllReduceChoice
 from hwmodels.entry import Figure
 from hwmodels.estimate import Bound, Estimate, Source, weakest
+from hwmodels.stacks import AllReduceChoice
 from hwmodels.work import AllGather, AllReduce, Exchange, LinkWork
 
 

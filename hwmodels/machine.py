@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hwmodels.catalog import Gpu, Host, Interconnect, Stack
+from hwmodels.devices import Gpu, Host, Interconnect
 from hwmodels.sampled import Samples
+from hwmodels.stacks import Stack
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels import catalog, tables
-from hwmodels.catalog import AttentionKernel, Kind
+from hwmodels.catalog import Kind
 from hwmodels.cost import CostModel
 from hwmodels.entry import Figure
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Source, weakest
 from hwmodels.machine import Machine
+from hwmodels.stacks import AttentionKernel
 from hwmodels.work import (
     AllGather,
     AllReduce,
