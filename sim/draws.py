@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from hwmodels.cost import Machine
 from hwmodels.estimate import NS_PER_SECOND
+from hwmodels.machine import Machine
 from hwmodels.noise import SHAPE, Factors, factors, log_deviation, skewness
 from hwmodels.work import (
     AllGather,

@@ -293,7 +293,7 @@ def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterat
     routed ones; ``StreamContention`` charges its weight bytes to the main stream.
     """
     model, tokens = setup.model, shape.tokens
-    room = not setup.costs.experts_fill_gpu(routed.dtype)
+    room = not setup.costs.experts.fills_gpu(routed.dtype)
     beside = routed.shared > 0 and room and _two_streams(setup, tokens)
     width = routed.shared * routed.intermediate // setup.machine.ranks
     shared = list(_gated_mlp(setup, tokens, width)) if routed.shared else []

@@ -14,9 +14,10 @@ from pathlib import Path
 from pydantic import Field
 
 from hwmodels import catalog, documents
-from hwmodels.catalog import Kind, Stack
+from hwmodels.catalog import Kind
 from hwmodels.documents import Document, KeyPath, Strict, did_you_mean, dotted
 from hwmodels.entry import Figure
+from hwmodels.stacks import Stack
 from sim.validation.cases import Case
 from sim.validation.errors import FitsError, Unpredictable
 from sim.validation.translation import CaseKind, Question, measured, question

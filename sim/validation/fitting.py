@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from hwmodels.catalog import Stack
 from hwmodels.entry import Figure
+from hwmodels.stacks import Stack
 from sim import batch
 from sim.graph import IntArray, StepGraph
 from sim.means import mean_times

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels import catalog, tables
-from hwmodels.catalog import AttentionKernel, Kind
-from hwmodels.cost import CostModel, Machine
+from hwmodels.catalog import Kind
+from hwmodels.cost import CostModel
 from hwmodels.entry import Figure
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Source, weakest
+from hwmodels.machine import Machine
+from hwmodels.stacks import AttentionKernel
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -460,7 +462,7 @@ def test_beyond_the_table_a_gemm_reads_its_weights(model: CostModel) -> None:
 
 def test_experts_of_another_size_scale_with_their_bytes() -> None:
     fixed = (
-        tables.expert_lines("b300_sxm", B300.expert_kernel(DType.INT4), DType.INT4)[0].fit.intercept * 1e-6
+        tables.expert_lines("b300_sxm", B300.experts.kernel(DType.INT4), DType.INT4)[0].fit.intercept * 1e-6
     )
     whole, half = kimi_experts(64, 300), replace(kimi_experts(64, 300), intermediate=128)
     assert seconds(B300, half) - fixed == pytest.approx((seconds(B300, whole) - fixed) / 2)
@@ -625,8 +627,8 @@ def test_a_barrier_costs_nothing() -> None:
 
 def test_the_first_kernel_of_a_stack_is_used_unless_another_is_named() -> None:
     other = CostModel(machine("b300_sxm", "nvlink5", "sglang", "trtllm_gen"))
-    assert B300.expert_kernel(DType.INT4).kernel == "marlin"
-    assert other.expert_kernel(DType.INT4).kernel == "trtllm_gen"
+    assert B300.experts.kernel(DType.INT4).kernel == "marlin"
+    assert other.experts.kernel(DType.INT4).kernel == "trtllm_gen"
 
 
 @pytest.mark.parametrize("missing", ["experts", "attention", "grouped_attention"])
@@ -859,9 +861,9 @@ def test_of_all_stacks_kernels_marlin_alone_fills_the_gpu() -> None:
 
 
 def test_another_kernel_of_the_same_stack_leaves_room() -> None:
-    assert B300.experts_fill_gpu(DType.INT4)
-    assert not CostModel(machine("b300_sxm", "nvlink5", "sglang", "trtllm_gen")).experts_fill_gpu(DType.INT4)
-    assert not without(experts=()).experts_fill_gpu(DType.INT4)
+    assert B300.experts.fills_gpu(DType.INT4)
+    assert not CostModel(machine("b300_sxm", "nvlink5", "sglang", "trtllm_gen")).experts.fills_gpu(DType.INT4)
+    assert not without(experts=()).experts.fills_gpu(DType.INT4)
 
 
 def relative(name: str, achieved_gb_s: float) -> CostModel:

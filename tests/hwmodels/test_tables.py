@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from hwmodels import catalog, documents, fits, tables
-from hwmodels.catalog import AttentionKernel, ExpertKernel, Kind, Selector, Stack
+from hwmodels.catalog import Kind
 from hwmodels.errors import HardwareError
+from hwmodels.stacks import AttentionKernel, ExpertKernel, Selector, Stack
 from hwmodels.tables import Curve, ExpertsLine, Grid, HeadShape
 from hwmodels.work import DType
 

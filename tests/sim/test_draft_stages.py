@@ -19,10 +19,10 @@ from builders import (
 )
 
 from hwmodels import catalog
-from hwmodels.catalog import BlockSchedule, DraftGraphs
 from hwmodels.drafters import Eagle, Mtp
 from hwmodels.errors import DocumentError
 from hwmodels.models import Mla
+from hwmodels.stacks import BlockSchedule, DraftGraphs
 from hwmodels.work import (
     AllReduce,
     Copy,

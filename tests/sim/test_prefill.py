@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from texts import GOOD, scenario_from
 
 from hwmodels import catalog
-from hwmodels.catalog import BlockSchedule
 from hwmodels.roofline import demand, weight_bytes
+from hwmodels.stacks import BlockSchedule
 from hwmodels.work import (
     AllGather,
     AllReduce,

@@ -6,9 +6,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hwmodels.catalog import BlockSchedule, Gpu
+from hwmodels.devices import Gpu
 from hwmodels.documents import Strict
 from hwmodels.entry import Figure
+from hwmodels.stacks import BlockSchedule
 from hwmodels.work import MlaAttention
 from sim import scenario
 from sim.graph import StepGraph
