@@ -39,6 +39,7 @@ from hwmodels.work import (
     GroupedExperts,
     HostWork,
     IndexScores,
+    LooseLaunch,
     MlaAttention,
     Prefill,
     StreamContention,
@@ -130,7 +131,7 @@ class CostModel:
                 return self._kernel(work)
             case AllReduce() | AllGather() | Exchange():
                 return self._links.estimate(work)
-            case Copy() | HostWork() | GraphLaunch() | EagerLaunch():
+            case Copy() | HostWork() | GraphLaunch() | EagerLaunch() | LooseLaunch():
                 return self._host.estimate(work)
             case Prefill():
                 return self._prefill(work)

@@ -9,7 +9,7 @@ from hwmodels.basis import GB, US, from_figure
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Estimate, weakest
 from hwmodels.machine import Machine
-from hwmodels.work import Copy, EagerLaunch, GraphLaunch, HostTask, HostWork
+from hwmodels.work import Copy, EagerLaunch, GraphLaunch, HostTask, HostWork, LooseLaunch
 
 
 class HostCost:
@@ -18,7 +18,7 @@ class HostCost:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    def estimate(self, work: Copy | HostWork | GraphLaunch | EagerLaunch) -> Estimate:
+    def estimate(self, work: Copy | HostWork | GraphLaunch | EagerLaunch | LooseLaunch) -> Estimate:
         """The Estimate of *work*; HardwareError where the stack lacks its figure."""
         host, dispatch = self._machine.host, self._machine.stack.dispatch
         match work:
@@ -29,6 +29,8 @@ class HostCost:
                 per_node = dispatch.graph_launch_us_per_node
                 extra = dispatch.graph_launch_fixed_us.value * US
                 return from_figure(per_node, Bound.HOST, "graph launch", extra, nodes)
+            case LooseLaunch(kernels):
+                return from_figure(dispatch.loose_launch_us, Bound.HOST, "loose launch", 0.0, kernels)
             case EagerLaunch(kernels, collective):
                 each = dispatch.eager_collective_launch_us if collective else dispatch.eager_launch_us
                 return from_figure(each, Bound.HOST, "eager launch", 0.0, kernels)

@@ -113,6 +113,8 @@ class Dispatch(Strict):
     graph_launch_us_per_node: Figure
     eager_launch_us: Figure
     eager_collective_launch_us: Figure
+    loose_launch_us: Figure
+    """A kernel launched between two graphs, with the Python around it."""
     schedule_us: Figure
     """Scheduling, input preparation and output handling of one step with one request."""
     request_us: Figure

@@ -277,6 +277,13 @@ class EagerLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class LooseLaunch:
+    """*kernels* launched between two graphs, each with the Python around it: samplers, indices, copies."""
+
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True)
 class Prefill:
     """A prompt's forward pass, kernel after kernel, while the host launches one after another.
 
@@ -305,7 +312,7 @@ GpuWork = (
     | GpuKernel
 )
 LinkWork = AllReduce | AllGather | Exchange
-HostSideWork = Copy | HostWork | GraphLaunch | EagerLaunch | Barrier
+HostSideWork = Copy | HostWork | GraphLaunch | EagerLaunch | LooseLaunch | Barrier
 Work = GpuWork | LinkWork | HostSideWork | Prefill
 
 

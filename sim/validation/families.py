@@ -21,6 +21,7 @@ from hwmodels.work import (
     GroupedExperts,
     HostTask,
     HostWork,
+    LooseLaunch,
     MlaAttention,
     Prefill,
     StreamContention,
@@ -43,6 +44,7 @@ _NAMES: dict[type, Family] = {
     Copy: "host copies",
     GraphLaunch: "graph launches",
     EagerLaunch: "eager launches",
+    LooseLaunch: "loose launches",
     Prefill: "prefill",
 }
 _TASKS: dict[HostTask | GpuTask, Family] = {
