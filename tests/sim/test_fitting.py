@@ -120,7 +120,7 @@ def test_a_step_with_other_figures_is_that_of_a_stack_that_has_them(
     asked = question(known[2], CaseKind.BASELINE)
     priors = {key: fits.figure(catalog.stack("sglang"), key) for key in TRUTH}
     quick = Host(asked, priors).step_s(np.array([schedule, request]))
-    # Luck is drawn at the priors: the relative deviation of a stretch of host work changes a little with them.
+    # Luck is drawn at the priors; how widely host work varies changes a little with it.
     assert quick == pytest.approx(rebuilt_s(asked, {SCHEDULE: schedule, REQUEST: request}), rel=0.015)
 
 
