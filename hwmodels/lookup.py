@@ -81,39 +81,43 @@ def grouped_attention(
     return []
 
 
-def gemm(gpu: str, own: str, work: Gemm, more: Database | None) -> Grid | None:
-    """The table of dense GEMMs on *gpu*, or else one of *more*, of the engine *own* before others."""
+def gemm(gpu: str, framework: str, work: Gemm, database: Database | None) -> Grid | None:
+    """The table of dense GEMMs on *gpu*, or else one of *database*, of *framework* before other engines."""
     grid = tables.gemm(gpu, work.dtype)
-    if grid is not None or more is None:
+    if grid is not None or database is None:
         return grid
-    return _first(more.gemm(name, work.dtype) for name in perfdb.frameworks(own))
+    return _first(database.gemm(name, work.dtype) for name in perfdb.frameworks(framework))
 
 
 def latent_of(
-    more: Database, own: str, kernel: AttentionKernel | None, work: MlaAttention
+    database: Database, framework: str, kernel: AttentionKernel | None, work: MlaAttention
 ) -> FoundGrid | None:
-    """What *more* has of exactly these heads and this cache; queries scale as those of *kernel*."""
-    grids = (more.latent_attention(name, work.heads, work.dtype) for name in perfdb.frameworks(own))
+    """What *database* has of exactly these heads and this cache; queries scale as those of *kernel*."""
+    grids = (database.latent_attention(name, work.heads, work.dtype) for name in perfdb.frameworks(framework))
     grid = _first(grids)
     return None if grid is None else FoundGrid(kernel or _unnamed(grid), grid)
 
 
 def grouped_of(
-    more: Database, own: str, kernel: AttentionKernel | None, work: GqaAttention
+    database: Database, framework: str, kernel: AttentionKernel | None, work: GqaAttention
 ) -> FoundGrid | None:
-    """What *more* has of exactly this shape and cache; queries scale as those of *kernel*."""
+    """What *database* has of exactly this shape and cache; queries scale as those of *kernel*."""
     shape = HeadShape(work.heads, work.kv_heads, work.head_dim)
-    grid = _first(more.grouped_attention(name, shape, work.dtype) for name in perfdb.frameworks(own))
+    grid = _first(
+        database.grouped_attention(name, shape, work.dtype) for name in perfdb.frameworks(framework)
+    )
     return None if grid is None else FoundGrid(kernel or _unnamed(grid), grid)
 
 
-def experts_of(more: Database | None, own: str, work: GroupedExperts) -> tuple[ExpertsLine, str] | None:
-    """The line that *more* has of exactly this shape, and its engine."""
-    if more is None:
+def experts_of(
+    database: Database | None, framework: str, work: GroupedExperts
+) -> tuple[ExpertsLine, str] | None:
+    """The line that *database* has of exactly this shape, and its engine."""
+    if database is None:
         return None
     shape = expert_shape(work)
-    for name in perfdb.frameworks(own):
-        line = more.experts(name, work.dtype, shape)
+    for name in perfdb.frameworks(framework):
+        line = database.experts(name, work.dtype, shape)
         if line is not None:
             return line, name
     return None

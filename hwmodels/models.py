@@ -80,6 +80,16 @@ class LinearAttention(Strict):
     conv_width: Size
     """Taps of the short convolution over queries, keys and values."""
 
+    @property
+    def keys(self) -> int:
+        """Key values per token, of all heads; as many are queries."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def values(self) -> int:
+        """Value values per token, of all heads."""
+        return self.value_heads * self.value_dim
+
 
 class RoutedExperts(Strict):
     """The experts of a mixture-of-experts layer."""

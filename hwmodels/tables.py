@@ -167,11 +167,7 @@ def _sizes(row: dict[str, str], prefix: str) -> list[tuple[float, float]]:
 @cache
 def mla_decode(gpu: str, kernel: Selector, heads: int, dtype: DType) -> Grid | None:
     """MLA decode latency over (batch, context), one query per request; None where nothing was measured."""
-    points: Points = defaultdict(list)
-    for row in rows("mla_decode"):
-        if _matches(row, gpu, kernel, heads=str(heads), kv_dtype=dtype.value):
-            for context, latency_us in _sizes(row, "ctx"):
-                points[float(row["batch"]), context].append(latency_us)
+    points = _one_query("mla_decode", gpu, kernel, heads=str(heads), kv_dtype=dtype.value)
     name = f"mla_decode.csv {gpu} {kernel.kernel} {heads} heads {dtype.value}"
     return _grid(name, points, kernel.framework) if points else None
 
@@ -194,12 +190,8 @@ class HeadShape(NamedTuple):
 @cache
 def gqa_decode(gpu: str, kernel: Selector, shape: HeadShape, dtype: DType) -> Grid | None:
     """GQA decode latency over (batch, context), one query per request; None where nothing was measured."""
-    points: Points = defaultdict(list)
     wanted = {name: str(value) for name, value in shape._asdict().items()}
-    for row in rows("gqa_decode"):
-        if _matches(row, gpu, kernel, kv_dtype=dtype.value, **wanted):
-            for context, latency_us in _sizes(row, "ctx"):
-                points[float(row["batch"]), context].append(latency_us)
+    points = _one_query("gqa_decode", gpu, kernel, kv_dtype=dtype.value, **wanted)
     sizes = f"{shape.heads}/{shape.kv_heads}/{shape.head_dim}"
     name = f"gqa_decode.csv {gpu} {kernel.kernel} {sizes} {dtype.value}"
     return extended_grid(name, points, kernel.framework) if points else None
@@ -210,6 +202,16 @@ def gqa_shapes(gpu: str, kernel: Selector, dtype: DType) -> tuple[HeadShape, ...
     """The shapes that *kernel* was measured with over a cache of *dtype*, rising."""
     found = [r for r in rows("gqa_decode") if _matches(r, gpu, kernel, kv_dtype=dtype.value)]
     return tuple(sorted({HeadShape(*(int(row[name]) for name in HeadShape._fields)) for row in found}))
+
+
+def _one_query(table: str, gpu: str, kernel: Selector, **wanted: str) -> Points:
+    """us by (batch, context) in the rows of *kernel* that have the *wanted* values."""
+    points: Points = defaultdict(list)
+    for row in rows(table):
+        if _matches(row, gpu, kernel, **wanted):
+            for context, latency_us in _sizes(row, "ctx"):
+                points[float(row["batch"]), context].append(latency_us)
+    return points
 
 
 def _matches(row: dict[str, str], gpu: str, kernel: Selector, **wanted: str) -> bool:

@@ -48,7 +48,7 @@ class Batch:
     contexts: IntArray
     """(steps, slots) cached tokens when the step begins."""
     joined: NDArray[np.float64]
-    """(steps,) requests that join the batch as the step begins; those of the start are not counted."""
+    """(steps,) requests that join the batch as the step begins, those that fill it at the start too."""
     first_steps: IntArray
     """(slots,) steps that the first request of each slot took."""
 
@@ -92,7 +92,7 @@ class _Loop:
         self._blocks = blocks
         self._slots: list[list[IntArray]] = [[] for _ in range(scheduler.slots)]
         self._joined: list[int] = []
-        """The step in which each later request joins."""
+        """The step in which each request joins."""
         self._leaving: list[tuple[int, int, int]] = []
         """When who leaves which slot: (step, slot, user)."""
 
@@ -126,8 +126,7 @@ class _Loop:
             raise SimulationError(f"{len(admitted)} requests for {len(slots)} slots")
         for user, slot in zip(admitted, slots, strict=True):
             lengths = self._model.draw(self._luck[user], self._load.output_tokens)
-            if self._slots[slot]:
-                self._joined.append(step)
+            self._joined.append(step)
             self._slots[slot].append(lengths)
             heapq.heappush(self._leaving, (step + len(lengths), slot, user))
 

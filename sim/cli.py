@@ -252,11 +252,7 @@ def validate(
     of all requests together. A row that names what nobody here knows is
     listed with the reason; the others are predicted.
     """
-    from sim import files
-    from sim.validation import pictures, report, residuals, shipped
-    from sim.validation.cases import read
-    from sim.validation.run import learnt, wishes
-    from sim.validation.run import validate as predict_all
+    from sim.validation import shipped
 
     path = cases or shipped.cases()
     if refit is not None:
@@ -266,13 +262,23 @@ def validate(
         return
     if fits is not None:
         raise typer.BadParameter("--fits says what --refit fits; without --refit it means nothing")
-    wanted = wishes(read(path), system)
     whole = cases is None and not system
     folder = (out or Path("results/validation" if whole else "results/changed/validation")) / path.stem
+    _predict(path, system, folder, learn, as_json, quiet)
+
+
+def _predict(path: Path, system: str, folder: Path, learn: Path | None, as_json: bool, quiet: bool) -> None:
+    """Predict the cases in *path* that ran on *system*, write what comes of it to *folder* and show it."""
+    from sim import files
+    from sim.validation import pictures, report, residuals
+    from sim.validation.cases import read
+    from sim.validation.run import learnt, validate, wishes
+
+    wanted = wishes(read(path), system)
     files.prepare(folder)
     try:
         with _progress(len(wanted), quiet or as_json, "predictions") as advance:
-            found = predict_all(wanted, () if learn else residuals.shipped_residuals(), advance)
+            found = validate(wanted, () if learn else residuals.shipped_residuals(), advance)
     except KeyboardInterrupt:
         print("interrupted; nothing is written", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None

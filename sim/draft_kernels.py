@@ -87,7 +87,7 @@ def _mtp_pass(own: Setup, shape: PassShape, first: bool) -> Iterator[Kernel]:
 def _embedding(own: Setup, tokens: int) -> Iterator[Kernel]:
     """Rows of a table that is cut by vocabulary: every rank has some, their sum is the embedding."""
     yield _small(2 * tokens * own.model.hidden)
-    yield _kernel(AllReduce(ACTIVATION_BYTES * tokens * own.model.hidden, own.machine.ranks))
+    yield _allreduce(tokens, own.model.hidden, own.machine.ranks)
 
 
 def _choice(own: Setup, shape: PassShape, first: bool) -> Iterator[Kernel]:
@@ -112,6 +112,10 @@ def _small(values: int) -> Kernel:
     return _kernel(Elementwise(ACTIVATION_BYTES * values))
 
 
+def _allreduce(tokens: int, hidden: int, ranks: int) -> Kernel:
+    return _kernel(AllReduce(ACTIVATION_BYTES * tokens * hidden, ranks))
+
+
 def dflash_pass(setup: Setup, drafter: DFlash, shape: PassShape) -> list[Kernel]:
     """One block-diffusion forward: features in, a block of positions through all layers, LM head.
 
@@ -119,17 +123,17 @@ def dflash_pass(setup: Setup, drafter: DFlash, shape: PassShape) -> list[Kernel]
     committed tokens are projected (columns over the ranks, then gathered) and join the
     block in the K/V projection (KV injection, arXiv 2602.06036 section 3).
     """
-    ranks, tokens = setup.machine.ranks, shape.tokens
-    fuse = Gemm(tokens, drafter.hidden // ranks, drafter.feature_layers * drafter.hidden, drafter.dtype)
-    gather = AllGather(ACTIVATION_BYTES * tokens * drafter.hidden, ranks)
-    works: list[Work] = [fuse, gather]
-    for _ in range(drafter.layers):
-        works += _dflash_layer(drafter, shape, ranks)
-    works += _dflash_head(setup.model, drafter, shape, ranks)
-    return [Kernel(Component.DRAFTER, work) for work in works]
+    ranks, tokens, hidden = setup.machine.ranks, shape.tokens, drafter.hidden
+    layers = (_dflash_layer(drafter, shape, ranks) for _ in range(drafter.layers))
+    return [
+        _kernel(Gemm(tokens, hidden // ranks, drafter.feature_layers * hidden, drafter.dtype)),
+        _kernel(AllGather(ACTIVATION_BYTES * tokens * hidden, ranks)),
+        *(kernel for layer in layers for kernel in layer),
+        *_dflash_head(setup.model, drafter, shape, ranks),
+    ]
 
 
-def _dflash_layer(drafter: DFlash, shape: PassShape, ranks: int) -> list[Work]:
+def _dflash_layer(drafter: DFlash, shape: PassShape, ranks: int) -> Iterator[Kernel]:
     hidden, width, dtype, tokens = drafter.hidden, drafter.intermediate // ranks, drafter.dtype, shape.tokens
     heads, kv_heads = drafter.heads // ranks, max(1, drafter.kv_heads // ranks)
     projected = (heads + 2 * kv_heads) * drafter.head_dim
@@ -143,33 +147,21 @@ def _dflash_layer(drafter: DFlash, shape: PassShape, ranks: int) -> list[Work]:
         head_dim=drafter.head_dim,
         dtype=dtype,
     )
-    return [
-        _draft_small(4 * tokens * hidden),
-        Gemm(2 * tokens, projected, hidden, dtype),
-        _draft_small(2 * tokens * projected),
-        attention,
-        Gemm(tokens, hidden, heads * drafter.head_dim, dtype),
-        _draft_allreduce(drafter, tokens, ranks),
-        _draft_small(4 * tokens * hidden),
-        Gemm(tokens, 2 * width, hidden, dtype),
-        _draft_small(3 * tokens * width),
-        Gemm(tokens, hidden, width, dtype),
-        _draft_allreduce(drafter, tokens, ranks),
-    ]
+    yield _small(4 * tokens * hidden)
+    yield _kernel(Gemm(2 * tokens, projected, hidden, dtype))
+    yield _small(2 * tokens * projected)
+    yield _kernel(attention)
+    yield _kernel(Gemm(tokens, hidden, heads * drafter.head_dim, dtype))
+    yield _allreduce(tokens, hidden, ranks)
+    yield _small(4 * tokens * hidden)
+    yield _kernel(Gemm(tokens, 2 * width, hidden, dtype))
+    yield _small(3 * tokens * width)
+    yield _kernel(Gemm(tokens, hidden, width, dtype))
+    yield _allreduce(tokens, hidden, ranks)
 
 
-def _dflash_head(model: TargetModel, drafter: DFlash, shape: PassShape, ranks: int) -> list[Work]:
+def _dflash_head(model: TargetModel, drafter: DFlash, shape: PassShape, ranks: int) -> Iterator[Kernel]:
     """Final norm and the target's LM head over the predicted positions, one less than the block."""
     positions = shape.requests * (shape.queries - 1)
-    return [
-        _draft_small(4 * positions * drafter.hidden),
-        Gemm(positions, model.vocab // ranks, drafter.hidden, model.head_dtype),
-    ]
-
-
-def _draft_small(values: int) -> Elementwise:
-    return Elementwise(ACTIVATION_BYTES * values)
-
-
-def _draft_allreduce(drafter: DFlash, tokens: int, ranks: int) -> AllReduce:
-    return AllReduce(ACTIVATION_BYTES * tokens * drafter.hidden, ranks)
+    yield _small(4 * positions * drafter.hidden)
+    yield _kernel(Gemm(positions, model.vocab // ranks, drafter.hidden, model.head_dtype))

@@ -258,8 +258,7 @@ def _delta_rule(setup: Setup, shape: PassShape, linear: LinearAttention) -> Iter
     draft can be undone.
     """
     model, ranks, tokens = setup.model, setup.machine.ranks, shape.tokens
-    keys = linear.key_heads * linear.key_dim // ranks
-    values = linear.value_heads * linear.value_dim // ranks
+    keys, values = linear.keys // ranks, linear.values // ranks
     mixed = 2 * keys + values
     states = values * linear.key_dim * (shape.requests + tokens)
     yield _dense(Gemm(tokens, mixed + values, model.hidden, model.dense_dtype))

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from hwmodels.drafters import Drafter
 from hwmodels.models import Gqa, LinearAttention, Mla, RoutedExperts, TargetModel
-from hwmodels.roofline import INDEX_SCALE_BYTES, STATE_BYTES, cached_token_bytes, weight_bytes
+from hwmodels.roofline import (
+    ACTIVATION_BYTES,
+    INDEX_SCALE_BYTES,
+    STATE_BYTES,
+    cached_token_bytes,
+    weight_bytes,
+)
 from hwmodels.stacks import KvMemory
 from hwmodels.work import BITS_PER_VALUE, DType
 
@@ -49,8 +55,7 @@ def _index_values(hidden: int, mla: Mla) -> float:
 
 
 def _linear_values(hidden: int, linear: LinearAttention) -> float:
-    keys, values = linear.key_heads * linear.key_dim, linear.value_heads * linear.value_dim
-    return hidden * (2 * keys + 3 * values + 2 * linear.value_heads)
+    return hidden * (2 * linear.keys + 3 * linear.values + 2 * linear.value_heads)
 
 
 def _expert_layer_bytes(model: TargetModel, routed: RoutedExperts, ranks: int) -> float:
@@ -84,9 +89,8 @@ def state_bytes(model: TargetModel, requests: int, ranks: int) -> float:
     linear = model.linear_attention
     if linear is None:
         return 0.0
-    keys, values = linear.key_heads * linear.key_dim, linear.value_heads * linear.value_dim
-    recurrent = STATE_BYTES * values * linear.key_dim
-    convolution = 2 * (linear.conv_width - 1) * (2 * keys + values)
+    recurrent = STATE_BYTES * linear.values * linear.key_dim
+    convolution = ACTIVATION_BYTES * (linear.conv_width - 1) * (2 * linear.keys + linear.values)
     return requests * linear.layers * (recurrent + convolution) / ranks
 
 

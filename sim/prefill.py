@@ -61,10 +61,11 @@ def _prompt_works(setup: Setup, kernel: Kernel, tokens: int) -> Iterator[Work]:
 
 
 def _causal(setup: Setup, tokens: int) -> Iterator[Work]:
-    """Scores and weighted sum of every token over the half of the prompt before it."""
+    """Scores and weighted sum of every token over the half of the prompt before it, or its window."""
     half, ranks = -(-tokens // 2), setup.machine.ranks
     match setup.model.attention:
         case Mla() as mla:
+            half = half if mla.index is None else min(half, mla.index.top_k)
             heads, query, value = max(1, mla.heads // ranks), mla.nope_dim + mla.rope_dim, mla.v_dim
         case Gqa() as gqa:
             heads, query, value = max(1, gqa.heads // ranks), gqa.head_dim, gqa.head_dim

@@ -9,6 +9,7 @@ from math import ceil
 from pathlib import Path
 
 from hwmodels import catalog, sampled
+from hwmodels.captured import Beyond
 from hwmodels.cost import CostModel
 from hwmodels.devices import Gpu
 from hwmodels.drafters import Drafter, Method
@@ -34,6 +35,10 @@ class LaunchMode(Enum):
     """Attention by itself, what lies between as graphs."""
 
 
+_BEYOND = {Beyond.EAGER: LaunchMode.EAGER, Beyond.PIECEWISE: LaunchMode.PIECEWISE}
+"""How a pass beyond every captured size is launched."""
+
+
 @dataclass(frozen=True)
 class Setup:
     """*scenario* with its *model*, *drafter* and *machine*, and its *trace* where acceptance has one."""
@@ -50,14 +55,24 @@ class Setup:
         return CostModel(self.machine)
 
     @cached_property
+    def weight_bytes(self) -> float:
+        """Weights of target and drafter on one rank."""
+        target = memory.target_bytes_per_rank(self.model, self.machine.ranks)
+        if self.scenario.is_plain:
+            return target
+        return target + memory.drafter_bytes_per_rank(self.drafter, self.machine.ranks)
+
+    @property
+    def usable_gib(self) -> float:
+        """What the stack uses of a GPU for weights and cache."""
+        of, fraction = self.machine.gpu.memory_gib.value, self.scenario.kv.memory_fraction
+        return memory.usable_gib(self.machine.stack.memory, of, fraction)
+
+    @cached_property
     def capacity(self) -> Capacity:
         """The attention cache of a rank in blocks: what the weights leave of its memory."""
         scenario, stack, ranks = self.scenario, self.machine.stack, self.machine.ranks
-        weights = memory.target_bytes_per_rank(self.model, ranks)
-        if not scenario.is_plain:
-            weights += memory.drafter_bytes_per_rank(self.drafter, ranks)
-        gib = memory.usable_gib(stack.memory, self.machine.gpu.memory_gib.value, scenario.kv.memory_fraction)
-        room = gib * memory.GIB - weights
+        room = self.usable_gib * memory.GIB - self.weight_bytes
         block = memory.cache_bytes(self.model, stack.memory.block_tokens, scenario.kv.dtype, ranks)
         # Of every block in a row a rank holds one of dcp.
         tokens = -(-scenario.request_tokens // (stack.memory.block_tokens * scenario.dcp))
@@ -100,10 +115,10 @@ class Setup:
 
         A draft tree is waited for: DDTree needs the host for it, and SGLang's overlap takes chains alone.
         """
-        chain = self.scenario.tree.shape is Shape.CHAIN
-        overlap = self.machine.stack.overlap
         if self.drafter.method is Method.DFLASH:
             return self._drafts_block(BlockSchedule.AHEAD)
+        chain = self.scenario.tree.shape is Shape.CHAIN
+        overlap = self.machine.stack.overlap
         ahead = overlap.schedule_ahead and overlap.speculative_schedule_ahead
         return ahead and chain and self.verify_launch is LaunchMode.GRAPH
 
@@ -139,7 +154,7 @@ class Setup:
         dispatch = self.machine.stack.dispatch
         if not dispatch.graphs:
             return LaunchMode.EAGER
-        return LaunchMode.GRAPH if self._captured(queries) else LaunchMode(dispatch.captured.beyond.value)
+        return LaunchMode.GRAPH if self._captured(queries) else _BEYOND[dispatch.captured.beyond]
 
     def _padding(self, mode: LaunchMode, queries: int) -> int:
         held = self._captured(queries) if mode is LaunchMode.GRAPH else None
@@ -239,21 +254,15 @@ def _check_shards(setup: Setup) -> None:
 
 def _check_memory(setup: Setup) -> None:
     """Refuse what cannot decode even one request; a batch of which some fit waits (``Setup.requests``)."""
-    capacity, machine = setup.capacity, setup.machine
-    if capacity.requests:
+    if setup.capacity.requests:
         return
-    tokens, gpu, stack = setup.scenario.request_tokens, machine.gpu, machine.stack
-    needed = memory.target_bytes_per_rank(setup.model, machine.ranks)
-    needed += memory.cache_bytes(
-        setup.model, -(-tokens // setup.scenario.dcp), setup.scenario.kv.dtype, machine.ranks
-    )
-    needed += memory.state_bytes(setup.model, 1, machine.ranks)
-    if not setup.scenario.is_plain:
-        needed += memory.drafter_bytes_per_rank(setup.drafter, machine.ranks)
-    usable = memory.usable_gib(stack.memory, gpu.memory_gib.value, setup.scenario.kv.memory_fraction)
+    scenario, model, ranks = setup.scenario, setup.model, setup.machine.ranks
+    tokens, gpu, stack = scenario.request_tokens, setup.machine.gpu, setup.machine.stack
+    needed = setup.weight_bytes + memory.state_bytes(model, 1, ranks)
+    needed += memory.cache_bytes(model, -(-tokens // scenario.dcp), scenario.kv.dtype, ranks)
     raise HardwareError(
         gpu.name,
-        f"{setup.model.name} on {machine.ranks} GPUs with one request of {tokens:,} cached tokens needs"
-        f" {needed / memory.GIB:.1f} GiB on each, but {stack.name} may use {usable:.1f}"
+        f"{model.name} on {ranks} GPUs with one request of {tokens:,} cached tokens needs"
+        f" {needed / memory.GIB:.1f} GiB on each, but {stack.name} may use {setup.usable_gib:.1f}"
         f" of {gpu.memory_gib.value:.1f}",
     )

@@ -74,8 +74,8 @@ def _accept(step: StepBuilder, tokens: int) -> None:
     )
     launched = step.launch(Phase.ACCEPT, len(works))
     if setup.schedules_beside_verify:
-        requests = step.setup.requests
-        step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE, items=requests)
+        # The next step's, which the host prepares as soon as the verification is launched.
+        step.host(Phase.SCHEDULE, Component.SCHEDULING, HostTask.SCHEDULE, items=setup.requests)
     done: list[int] = []
     for work in works:
         done = step.per_rank(Phase.ACCEPT, Component.ACCEPTANCE, work, launched)

@@ -42,7 +42,7 @@ RELATIVE_STEP = 2e-3
 """Of the derivatives. Steps are whole nanoseconds, so a smaller one would see their rounding."""
 
 
-class Host:
+class Measurement:
     """One measurement, ready to be predicted with other host costs.
 
     What every label takes is linear in them. (A prompt's pass is the longer of its kernels and its
@@ -168,27 +168,29 @@ class Fitted:
 
 def run(fit: Fit) -> Fitted:
     """Fit, leave one case out at a time, and check. The same whatever the order of the cases."""
-    hosts = [Host(question, fit.priors) for question in fit.fitted_to]
-    checks = [Host(question, fit.priors) for question in fit.checked_on]
-    values = solve(hosts, fit.priors)
-    without = {name: solve(_without(hosts, name), fit.priors, values) for name in _cases(hosts)}
+    measurements = [Measurement(question, fit.priors) for question in fit.fitted_to]
+    checks = [Measurement(question, fit.priors) for question in fit.checked_on]
+    values = solve(measurements, fit.priors)
+    without = {name: solve(_without(measurements, name), fit.priors, values) for name in _cases(measurements)}
     points = _Points(_priors(fit.priors), _shipped(fit.stack, fit.priors), values)
     return Fitted(
         fit.stack.name,
-        _figures(fit, hosts, values),
-        tuple(_row(host, points, without[host.name[0]]) for host in hosts),
-        tuple(_row(host, points, None) for host in checks),
+        _figures(fit, measurements, values),
+        tuple(_row(measurement, points, without[measurement.name[0]]) for measurement in measurements),
+        tuple(_row(measurement, points, None) for measurement in checks),
     )
 
 
-def solve(hosts: Sequence[Host], priors: Mapping[str, Figure], start: Array | None = None) -> Array:
-    """(figures,) us that fit *hosts* best; the search also begins at *start*, where it is given."""
+def solve(
+    measurements: Sequence[Measurement], priors: Mapping[str, Figure], start: Array | None = None
+) -> Array:
+    """(figures,) us that fit *measurements* best; the search also begins at *start*, where it is given."""
     before = _priors(priors)
     starts = [factor * np.ones_like(before) for factor in STARTS]
     starts += [] if start is None else [np.clip(start / before, LEAST * 1.01, MOST * 0.99)]
 
     def residuals(factors: Array) -> Array:
-        return _residuals(hosts, priors, factors * before)
+        return _residuals(measurements, priors, factors * before)
 
     found = [
         least_squares(
@@ -199,9 +201,9 @@ def solve(hosts: Sequence[Host], priors: Mapping[str, Figure], start: Array | No
     return np.asarray(min(found, key=lambda one: float(one.cost)).x * before)
 
 
-def _residuals(hosts: Sequence[Host], priors: Mapping[str, Figure], values: Array) -> Array:
+def _residuals(measurements: Sequence[Measurement], priors: Mapping[str, Figure], values: Array) -> Array:
     """(measurements + figures,) standard deviations that *values* are off by."""
-    steps = [host.log_error(values) / MODEL_SD for host in hosts]
+    steps = [measurement.log_error(values) / MODEL_SD for measurement in measurements]
     held = [_held(prior, value) for prior, value in zip(priors.values(), values.tolist(), strict=True)]
     return np.array(steps + held)
 
@@ -211,10 +213,10 @@ def _held(prior: Figure, value: float) -> float:
     return (value / prior.value - 1) / prior.spread if prior.spread else 0.0
 
 
-def _figures(fit: Fit, hosts: Sequence[Host], values: Array) -> tuple[FittedFigure, ...]:
-    jacobian = _jacobian(hosts, fit.priors, values)
-    sigmas = _sigmas(jacobian, _residuals(hosts, fit.priors, values)[: len(hosts)])
-    influence = np.abs(jacobian[: len(hosts)]).max(axis=0) * MODEL_SD * values
+def _figures(fit: Fit, measurements: Sequence[Measurement], values: Array) -> tuple[FittedFigure, ...]:
+    jacobian = _jacobian(measurements, fit.priors, values)
+    sigmas = _sigmas(jacobian, _residuals(measurements, fit.priors, values)[: len(measurements)])
+    influence = np.abs(jacobian[: len(measurements)]).max(axis=0) * MODEL_SD * values
     shipped = _shipped(fit.stack, fit.priors)
     columns = (fit.priors, fit.priors.values(), shipped, values, sigmas, influence)
     return tuple(
@@ -222,13 +224,13 @@ def _figures(fit: Fit, hosts: Sequence[Host], values: Array) -> tuple[FittedFigu
     )
 
 
-def _jacobian(hosts: Sequence[Host], priors: Mapping[str, Figure], values: Array) -> Array:
+def _jacobian(measurements: Sequence[Measurement], priors: Mapping[str, Figure], values: Array) -> Array:
     """(measurements + figures, figures) change of the residuals per us, by central differences."""
     columns = []
     for index, value in enumerate(values):
         step = np.zeros_like(values)
         step[index] = RELATIVE_STEP * value
-        ends = [_residuals(hosts, priors, values + sign * step) for sign in (1, -1)]
+        ends = [_residuals(measurements, priors, values + sign * step) for sign in (1, -1)]
         columns.append((ends[0] - ends[1]) / (2 * step[index]))
     return np.array(columns).T
 
@@ -253,20 +255,20 @@ class _Points(NamedTuple):
     fitted: Array
 
 
-def _row(host: Host, points: _Points, without: Array | None) -> FittedRow:
+def _row(measurement: Measurement, points: _Points, without: Array | None) -> FittedRow:
     return FittedRow(
-        *host.name,
-        host.question.measured_tok_s,
-        prior=_error(host, points.prior),
-        shipped=_error(host, points.shipped),
-        fitted=_error(host, points.fitted),
-        left_out=None if without is None else _error(host, without),
+        *measurement.name,
+        measurement.question.measured_tok_s,
+        prior=_error(measurement, points.prior),
+        shipped=_error(measurement, points.shipped),
+        fitted=_error(measurement, points.fitted),
+        left_out=None if without is None else _error(measurement, without),
     )
 
 
-def _error(host: Host, values: Array) -> float:
+def _error(measurement: Measurement, values: Array) -> float:
     """Predicted over measured throughput, less 1."""
-    return math.exp(-host.log_error(values)) - 1
+    return math.exp(-measurement.log_error(values)) - 1
 
 
 def _priors(priors: Mapping[str, Figure]) -> Array:
@@ -277,9 +279,9 @@ def _shipped(stack: Stack, priors: Mapping[str, Figure]) -> Array:
     return np.array([figure(stack, key).value for key in priors])
 
 
-def _cases(hosts: Sequence[Host]) -> list[str]:
-    return list(dict.fromkeys(host.name[0] for host in hosts))
+def _cases(measurements: Sequence[Measurement]) -> list[str]:
+    return list(dict.fromkeys(measurement.name[0] for measurement in measurements))
 
 
-def _without(hosts: Sequence[Host], case: str) -> list[Host]:
-    return [host for host in hosts if host.name[0] != case]
+def _without(measurements: Sequence[Measurement], case: str) -> list[Measurement]:
+    return [measurement for measurement in measurements if measurement.name[0] != case]

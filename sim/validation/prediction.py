@@ -8,6 +8,7 @@ linear in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -150,7 +151,7 @@ def predict(scenario: Scenario, context: int) -> Prediction:
         requests=setup.requests,
         step_s=float(run_means.mean()),
         luck=float(run_means.std(ddof=1) / run_means.mean()),
-        components=dict(zip(Component, _mean_s(records, "component_ns"), strict=True)),
+        components=dict(zip(Component, _mean_s(records, lambda record: record.component_ns), strict=True)),
         sources=dict(zip(Source, _shares(records), strict=True)),
         model=model,
     )
@@ -183,14 +184,15 @@ def _steady(simulation: Simulation, context: int) -> Batch:
     )
 
 
-def _mean_s(records: list[StepRecords], name: str) -> list[float]:
-    total = sum(getattr(record, name).sum(axis=0) for record in records)
+def _mean_s(records: list[StepRecords], part_ns: Callable[[StepRecords], IntArray]) -> list[float]:
+    """Seconds of a step, by column of *part_ns* (steps, columns)."""
+    total = sum(part_ns(record).sum(axis=0) for record in records)
     steps = sum(len(record.step_ns) for record in records)
     return [float(value) for value in total / steps * NS]
 
 
 def _shares(records: list[StepRecords]) -> list[float]:
-    means = _mean_s(records, "source_ns")
+    means = _mean_s(records, lambda record: record.source_ns)
     return [value / sum(means) for value in means]
 
 

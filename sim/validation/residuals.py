@@ -24,8 +24,9 @@ from scipy import special
 from sim import files
 from sim.validation import shipped
 from sim.validation.errors import CasesError
+from sim.validation.translation import CaseKind
 from sim.validation.uncertainty import LEVEL
-from sim.validation.verdicts import Row
+from sim.validation.verdicts import Ground, Row
 
 DIGITS = 5
 ENOUGH_SYSTEMS = 3
@@ -36,8 +37,8 @@ class Residual(NamedTuple):
     """How far the prediction of one shipped measurement is off."""
 
     id: str
-    kind: str
-    ground: str
+    kind: CaseKind
+    ground: Ground
     system: str
     log_error: float
     """Logarithm of predicted over measured."""
@@ -50,8 +51,8 @@ def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
     return tuple(
         Residual(
             row.id,
-            row.kind.value,
-            row.ground.value,
+            row.kind,
+            row.ground,
             row.system,
             round(math.log1p(row.error), DIGITS),
             round(row.draws.log_sd, DIGITS),
@@ -63,9 +64,9 @@ def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
 def discrepancy_sd(residuals: Sequence[Residual], row: Row) -> float:
     """Standard deviation of what the model lacks on *row*, from other systems; 0 where there are none."""
     others = [
-        residual for residual in residuals if residual.system != row.system and residual.kind == row.kind
+        residual for residual in residuals if residual.system != row.system and residual.kind is row.kind
     ]
-    alike = [residual for residual in others if residual.ground == row.ground]
+    alike = [residual for residual in others if residual.ground is row.ground]
     enough = len({residual.system for residual in alike}) >= ENOUGH_SYSTEMS
     return _covering_sd(alike if enough else others)
 
@@ -103,7 +104,7 @@ def read(path: Path) -> tuple[Residual, ...]:
         raise CasesError(str(path), 1, "", f"expected the columns {', '.join(Residual._fields)}")
     try:
         return tuple(
-            Residual(name, kind, ground, system, float(log_error), float(log_sd))
+            Residual(name, CaseKind(kind), Ground(ground), system, float(log_error), float(log_sd))
             for name, kind, ground, system, log_error, log_sd in rows
         )
     except ValueError as problem:

@@ -23,5 +23,5 @@ def fits() -> Path:
 
 
 def residuals() -> Path:
-    """How far their predictions are off; ``python -m sim validate --residuals`` writes it."""
+    """How far their predictions are off; ``python -m sim validate --learn`` writes it."""
     return folder() / "residuals.csv"

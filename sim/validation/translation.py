@@ -14,10 +14,10 @@ from typing import Any
 from hwmodels import catalog
 from hwmodels.devices import Gpu
 from hwmodels.documents import Document
-from hwmodels.drafters import Drafter
 from hwmodels.errors import DocumentError
 from hwmodels.models import TargetModel
 from sim import scenario
+from sim.choices import Shape
 from sim.memory import GIB, target_bytes_per_rank
 from sim.scenario import Scenario
 from sim.validation import naming, workloads
@@ -32,15 +32,6 @@ class CaseKind(StrEnum):
     BASELINE = "baseline"
     """Plain decoding."""
     SPECULATIVE = "speculative"
-
-
-class Method(StrEnum):
-    """How a row decodes."""
-
-    PLAIN = "plain"
-    CHAIN = "chain"
-    EAGLE_TREE = "eagle"
-    DDTREE = "ddtree"
 
 
 @dataclass(frozen=True)
@@ -86,23 +77,26 @@ def _is_plain(method: str) -> bool:
     return _PLAIN.search(naming.words(method)) is not None
 
 
-def method_of(text: str, top_k: int | None = None) -> Method:
-    """What the method column says; Unpredictable where it says nothing known. *top_k* above 1 is a tree."""
-    said = naming.words(text)
-    if _is_plain(text):
-        return Method.PLAIN
+def shape_of(method: str, top_k: int | None = None) -> Shape | None:
+    """What *method* drafts; None in plain decoding. *top_k* above 1 is a tree.
+
+    Unpredictable where it says nothing known.
+    """
+    said = naming.words(method)
+    if _is_plain(method):
+        return None
     if " ddtree " in said:
-        return Method.DDTREE
-    if not naming.drafter_kinds(text) and " chain " not in said:
-        raise Unpredictable(f"method '{text}' is not known" if text else "the row names no method")
-    return Method.EAGLE_TREE if " tree " in said or (top_k or 1) > 1 else Method.CHAIN
+        return Shape.DDTREE
+    if not naming.drafter_kinds(method) and " chain " not in said:
+        raise Unpredictable(f"method '{method}' is not known" if method else "the row names no method")
+    return Shape.EAGLE if " tree " in said or (top_k or 1) > 1 else Shape.CHAIN
 
 
 def question(case: Case, kind: CaseKind) -> Question:
     """The Question that *case* asks; Unpredictable where it cannot be put."""
     if " live service " in naming.words(case.workload):
         raise Unpredictable("a live service: what else it decoded at the time is not stated")
-    method = method_of(case.method, case.topk)
+    shape = shape_of(case.method, case.topk)
     gpu = naming.gpu(case.gpu)
     target = naming.target_model(case.model, case.quantisation)
     contexts = workloads.contexts(case.context_tokens, case.workload)
@@ -113,12 +107,7 @@ def question(case: Case, kind: CaseKind) -> Question:
     if kind is CaseKind.BASELINE:
         keys |= {"drafter": {"block": 0}, "tree": {"budget": 0}, "acceptance": {"length": 1}}
     else:
-        if case.acceptance_length is None:
-            raise Unpredictable("no acceptance_length: only plain decoding can be predicted")
-        drafter = naming.drafter(case.drafter, case.method, target)
-        keys |= _drafting(case, method, drafter, notes) | {
-            "acceptance": {"mean_length": case.acceptance_length}
-        }
+        keys |= _speculation(case, shape, target, notes)
     return Question(case, kind, _scenario(case, keys), contexts, tuple(notes))
 
 
@@ -222,21 +211,27 @@ def _kernels(
     return {"experts": experts} if experts else {}
 
 
-def _drafting(case: Case, method: Method, drafter: Drafter, notes: list[str]) -> dict[str, Any]:
-    """Drafter, block and tree."""
-    nodes = _nodes(case)
-    if method is Method.CHAIN:
-        block = nodes + 1
-        return {"drafter": _drafter(drafter, block), "tree": {"shape": "chain", "budget": nodes}}
-    if method is Method.DDTREE:
-        block = case.block_size or drafter.longest_block or nodes + 1
-        return {"drafter": _drafter(drafter, block), "tree": {"shape": "ddtree", "budget": nodes}}
-    tree: dict[str, Any] = {"shape": "eagle", "budget": nodes, "top_k": case.topk or 1}
-    return {"drafter": _drafter(drafter, _draft_steps(case, nodes, notes) + 1), "tree": tree}
-
-
-def _drafter(drafter: Drafter, block: int) -> dict[str, Any]:
-    return {"model": drafter.name, "block": block}
+def _speculation(case: Case, shape: Shape | None, target: TargetModel, notes: list[str]) -> dict[str, Any]:
+    """Drafter, block, tree and acceptance."""
+    if shape is None:
+        raise Unpredictable(f"method '{case.method}' drafts nothing")
+    if case.acceptance_length is None:
+        raise Unpredictable("no acceptance_length: only plain decoding can be predicted")
+    drafter, nodes = naming.drafter(case.drafter, case.method, target), _nodes(case)
+    tree: dict[str, Any] = {"shape": shape.value, "budget": nodes}
+    match shape:
+        case Shape.CHAIN:
+            block = nodes + 1
+        case Shape.DDTREE:
+            block = case.block_size or drafter.longest_block or nodes + 1
+        case Shape.EAGLE:
+            block = _draft_steps(case, nodes, notes) + 1
+            tree["top_k"] = case.topk or 1
+    return {
+        "drafter": {"model": drafter.name, "block": block},
+        "tree": tree,
+        "acceptance": {"mean_length": case.acceptance_length},
+    }
 
 
 def _nodes(case: Case) -> int:

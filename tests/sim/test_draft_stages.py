@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from builders import (
     full_setup,
+    in_phase,
     plain_data,
     scenario_with,
     small_setup,
+    step_ns,
     with_block_schedule,
     with_dispatch,
     with_overlap,
-    without_noise,
 )
 
 from hwmodels import catalog
@@ -41,7 +42,7 @@ from sim import setup as setups
 from sim.choices import EngineName
 from sim.draft_kernels import eagle_passes, mtp_passes
 from sim.errors import ScenarioError
-from sim.graph import Component, Op, Phase, StepGraph
+from sim.graph import Component, Phase, StepGraph
 from sim.kernels import Kernel
 from sim.memory import target_bytes_per_rank
 from sim.setup import Setup
@@ -94,11 +95,6 @@ on_stacks = [
 any_sequential = pytest.mark.parametrize("drafter", [EAGLE, MTP])
 
 
-def step_ns(setup: Setup) -> int:
-    """The first step without noise."""
-    return int(Simulation(without_noise(setup)).run(0).steps.step_ns[0])
-
-
 def passes(*overrides: str) -> list[list[Kernel]]:
     """The draft passes of the whole model."""
     return passes_of(full_setup(*overrides))
@@ -122,11 +118,6 @@ def works(kernels: list[Kernel], kind: type[Work]) -> list[Work]:
 def widths(kernels: list[Kernel]) -> list[tuple[int, int]]:
     """(k, n) of every dense GEMM of a pass."""
     return [(work.k, work.n) for work in works(kernels, Gemm) if isinstance(work, Gemm)]
-
-
-def in_phase(graph: StepGraph, phase: Phase) -> list[Op]:
-    """The ops of *phase*, in order."""
-    return [op for op in graph.ops if op.phase is phase]
 
 
 def host_tasks(graph: StepGraph) -> list[HostTask]:

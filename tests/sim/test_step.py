@@ -14,7 +14,9 @@ from builders import (
     dispatch_times,
     full_setup,
     host_times,
+    in_phase,
     small_setup,
+    step_ns,
     with_dispatch,
     with_filling_experts,
     with_overlap,
@@ -87,16 +89,6 @@ def kimi(*overrides: str) -> StepGraph:
 def small(*overrides: str) -> StepGraph:
     """The step graph of the base scenario on two layers."""
     return decode_step(small_setup(*overrides))
-
-
-def step_ns(setup: Setup) -> int:
-    """The first step without noise."""
-    return int(Simulation(without_noise(setup)).run(0).steps.step_ns[0])
-
-
-def in_phase(graph: StepGraph, phase: Phase) -> list[Op]:
-    """The ops of *phase*, in order."""
-    return [op for op in graph.ops if op.phase is phase]
 
 
 def works_of(ops: Iterable[Op], kind: type[Kind]) -> list[Kind]:

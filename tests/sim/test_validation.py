@@ -23,9 +23,9 @@ from sim.validation.residuals import QUANTILE, Residual, discrepancy_sd
 from sim.validation.run import learnt, validate, wishes
 from sim.validation.translation import CaseKind
 from sim.validation.uncertainty import length_sd
-from sim.validation.verdicts import Row, Validation, score
+from sim.validation.verdicts import Ground, Row, Validation, score
 
-KNOWN = (Residual("X", "baseline", "tables", "another system", 0.1, 0.02),)
+KNOWN = (Residual("X", CaseKind.BASELINE, Ground.TABLES, "another system", 0.1, 0.02),)
 
 
 def validated(folder: Path, rows: Sequence[Mapping[str, str]], system: str = "") -> Validation:
@@ -174,7 +174,11 @@ def test_lengths_are_as_sure_as_their_origin(tmp_path: Path) -> None:
 
 
 def residual(
-    system: str, log_error: float, log_sd: float = 0.0, kind: str = "baseline", ground: str = "tables"
+    system: str,
+    log_error: float,
+    log_sd: float = 0.0,
+    kind: CaseKind = CaseKind.BASELINE,
+    ground: Ground = Ground.TABLES,
 ) -> Residual:
     return Residual("x", kind, ground, system, log_error, log_sd)
 
@@ -184,13 +188,13 @@ def test_a_system_says_nothing_of_itself(base: Validation) -> None:
     own, other = residual(row.system, 1.0), residual("another", 0.1)
     assert discrepancy_sd([own, other], row) == pytest.approx(0.1 / QUANTILE)
     assert discrepancy_sd([own], row) == 0
-    assert discrepancy_sd([residual("another", 1.0, kind="speculative")], row) == 0
+    assert discrepancy_sd([residual("another", 1.0, kind=CaseKind.SPECULATIVE)], row) == 0
 
 
 def test_gpus_with_tables_are_told_apart_where_enough_are_known(base: Validation) -> None:
     row = base.rows[0]
-    assert row.ground == "tables"
-    bounds = [residual(system, 1.0, ground="roofline") for system in "xyz"]
+    assert row.ground is Ground.TABLES
+    bounds = [residual(system, 1.0, ground=Ground.ROOFLINE) for system in "xyz"]
     measured = [residual(system, 0.1) for system in "abc"]
     assert discrepancy_sd(bounds + measured, row) == pytest.approx(0.1 / QUANTILE)
     assert discrepancy_sd(bounds + measured[:2], row) == pytest.approx(1.0 / QUANTILE)

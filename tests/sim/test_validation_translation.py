@@ -13,7 +13,7 @@ from published import DRAFTED, PLAIN, cases
 from sim.choices import Shape
 from sim.validation.cases import Case
 from sim.validation.errors import Unpredictable
-from sim.validation.translation import CaseKind, Method, measured, method_of, question
+from sim.validation.translation import CaseKind, measured, question, shape_of
 
 
 @pytest.fixture
@@ -96,26 +96,26 @@ def test_drafted_tokens_are_read_from_whichever_column_has_them(drafted: Case) -
 
 
 @pytest.mark.parametrize(
-    ("text", "method"),
+    ("text", "shape"),
     [
-        ("none (baseline)", Method.PLAIN),
-        ("DDTree", Method.DDTREE),
-        ("EAGLE3 tree", Method.EAGLE_TREE),
-        ("EAGLE3 chain", Method.CHAIN),
-        ("DFlash2 chain", Method.CHAIN),
-        ("MTP chain", Method.CHAIN),
-        ("NEXTN", Method.CHAIN),
-        ("off", Method.PLAIN),
-        ("no speculation", Method.PLAIN),
+        ("none (baseline)", None),
+        ("DDTree", Shape.DDTREE),
+        ("EAGLE3 tree", Shape.EAGLE),
+        ("EAGLE3 chain", Shape.CHAIN),
+        ("DFlash2 chain", Shape.CHAIN),
+        ("MTP chain", Shape.CHAIN),
+        ("NEXTN", Shape.CHAIN),
+        ("off", None),
+        ("no speculation", None),
     ],
 )
-def test_methods(text: str, method: Method) -> None:
-    assert method_of(text) is method
+def test_methods(text: str, shape: Shape | None) -> None:
+    assert shape_of(text) is shape
 
 
 def test_several_choices_a_node_are_a_tree() -> None:
-    assert method_of("EAGLE3", 1) is Method.CHAIN
-    assert method_of("EAGLE3", 3) is Method.EAGLE_TREE
+    assert shape_of("EAGLE3", 1) is Shape.CHAIN
+    assert shape_of("EAGLE3", 3) is Shape.EAGLE
 
 
 @pytest.mark.parametrize(("notes", "passes"), [("num_steps=5; slow", 5), ("", 3)])
@@ -131,7 +131,7 @@ def test_the_depth_of_an_eagle_tree_is_noted_or_usual(drafted: Case, notes: str,
 @pytest.mark.parametrize("text", ["", "lookahead", "medusa heads"])
 def test_an_unknown_method_is_said(text: str) -> None:
     with pytest.raises(Unpredictable, match="method"):
-        method_of(text)
+        shape_of(text)
 
 
 def ranks(case: Case, **changes: object) -> tuple[int, str]:

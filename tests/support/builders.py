@@ -12,10 +12,11 @@ from hwmodels.entry import Figure
 from hwmodels.stacks import BlockSchedule
 from hwmodels.work import MlaAttention
 from sim import scenario
-from sim.graph import StepGraph
+from sim.graph import Op, Phase, StepGraph
 from sim.records import StepRecords
 from sim.scenario import Scenario
 from sim.setup import Setup, resolve
+from sim.simulate import Simulation
 
 BASE = Path(__file__).with_name("base.yaml")
 
@@ -121,6 +122,16 @@ def dispatch_times(setup: Setup) -> list[str]:
 def host_times(setup: Setup) -> list[str]:
     """Those of them that the host spends."""
     return [name for name in dispatch_times(setup) if not name.startswith(("gpu_", "top_k"))]
+
+
+def step_ns(setup: Setup) -> int:
+    """The first step without noise."""
+    return int(Simulation(without_noise(setup)).run(0).steps.step_ns[0])
+
+
+def in_phase(graph: StepGraph, phase: Phase) -> list[Op]:
+    """The ops of *phase*, in order."""
+    return [op for op in graph.ops if op.phase is phase]
 
 
 def attention_of(graph: StepGraph) -> list[MlaAttention]:

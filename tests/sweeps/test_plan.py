@@ -176,7 +176,7 @@ def test_figures_of_every_catalog_entry_change_the_key(entry: str) -> None:
 def test_a_figure_in_a_file_of_ones_own_changes_the_key(tmp_path: Path) -> None:
     keys = []
     for bandwidth in (7000, 7001, 7000):
-        catalog._load.cache_clear()  # As a new process would begin.
+        catalog.entry.cache_clear()  # As a new process would begin.
         figure = (
             f"achieved_bandwidth_gb_s: {{value: {bandwidth}, source: assumed, ref: made up, range: null}}"
         )
