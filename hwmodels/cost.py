@@ -304,6 +304,9 @@ class CostModel:
         how = f"{line.fit.intercept:.1f} + {line.fit.slope:.3f} U us"
         if line.least(work.touched) > line.fit(work.touched):
             how = "rows of few tokens (a lower bound, above the fit)"
+        crowd_us = line.crowd(work.tokens)
+        if crowd_us > 0:
+            how += f" + {crowd_us:.1f} us for {work.tokens:,} tokens"
         return Estimate(
             seconds=max(self._here(line(work.touched, work.tokens)), self.floor_seconds(work)),
             spread=line.fit.max_relative_error,
