@@ -76,7 +76,7 @@ def drafting_line(setup: Setup) -> str:
     """What drafts, how much, and in what shape."""
     scenario = setup.scenario
     several = setup.requests > 1
-    requests = f", {setup.requests} requests in lock-step; tok/s is their sum" if several else ""
+    requests = f", {setup.requests} requests in lock-step; tok/s of all" if several else ""
     requests += f"; {capacity_line(setup)}" if setup.capacity_limited else ""
     if scenario.is_plain:
         return f"plain decoding (acceptance is not used){requests}"
