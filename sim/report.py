@@ -155,11 +155,10 @@ def range_lines(answer: Answer) -> list[str]:
     """Throughput at both ends of what is not known about the mean acceptance length."""
     if not answer.range_ends:
         return []
-    ends = ", ".join(
-        f"{with_half_width(end.throughput_tok_s)} tok/s at {end.mean_length:g} tokens a step"
-        for end in answer.range_ends
-    )
-    return [f"Not luck but not known: {ends}."]
+    first, *others = answer.range_ends
+    ends = [f"{with_half_width(first.throughput_tok_s)} tok/s at {first.mean_length:g} tokens a step"]
+    ends += [f"{with_half_width(end.throughput_tok_s)} at {end.mean_length:g}" for end in others]
+    return [f"Not luck but not known: {', '.join(ends)}."]
 
 
 def histogram(summary: Summary) -> str:
