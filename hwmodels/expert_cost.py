@@ -53,6 +53,9 @@ class ExpertCost:
         how = f"{line.fit.intercept:.1f} + {line.fit.slope:.3f} U us"
         if line.least(work.touched) > line.fit(work.touched):
             how = "rows of few tokens (a lower bound, above the fit)"
+        crowd_us = line.crowd(work.tokens)
+        if crowd_us > 0:
+            how += f" + {crowd_us:.1f} us for {work.tokens:,} tokens"
         measured = self._basis.seconds_here(line(work.touched, work.tokens))
         return Estimate(
             seconds=max(measured, self._basis.floor_seconds(work)),

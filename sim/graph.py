@@ -78,7 +78,7 @@ class Component(Enum):
     LAUNCH = "launches"
     SCHEDULING = "Python scheduling"
     ACCEPTANCE = "acceptance and KV compaction"
-    PREFILL = "prefill of requests that join"
+    PREFILL = "prefill of new requests"
 
 
 class Op(NamedTuple):

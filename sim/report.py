@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import exp, log
 
 from rich.console import Console, RenderableType
@@ -21,8 +21,8 @@ from sim.scenario import CapturePolicy
 from sim.setup import LaunchMode, Setup
 from sim.statistics import MIN_RUNS, Spread, Summary
 
-WIDTH = 110
-BAR_WIDTH = 18
+WIDTH = 100
+BAR_WIDTH = 12
 SHOWN_POSITIONS = (1, 2, 4, 8)
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
@@ -61,13 +61,13 @@ def headline(answer: Answer) -> str:
     return "\n".join(
         [
             scenario.question,
+            *(f"Changed: {override}" for override in answer.overrides),
             f"{scenario.gpus}x {machine.gpu.name}, {machine.interconnect.name}, {machine.host.name},"
             f" {machine.stack.name}; {setup.model.name}",
             drafting_line(setup),
             f"context {scenario.load.context_tokens:,}, {scenario.load.output_tokens:,} tokens a run;"
             f" {answer.summary.runs} runs, {answer.summary.steps:,} steps,"
             f" engine {answer.engine}, seed {scenario.seed}",
-            *(f"Changed: {override}" for override in answer.overrides),
         ]
     )
 
@@ -76,7 +76,7 @@ def drafting_line(setup: Setup) -> str:
     """What drafts, how much, and in what shape."""
     scenario = setup.scenario
     several = setup.requests > 1
-    requests = f", {setup.requests} requests in lock-step; tok/s is their sum" if several else ""
+    requests = f", {setup.requests} requests in lock-step; tok/s of all" if several else ""
     requests += f"; {capacity_line(setup)}" if setup.capacity_limited else ""
     if scenario.is_plain:
         return f"plain decoding (acceptance is not used){requests}"
@@ -155,11 +155,10 @@ def range_lines(answer: Answer) -> list[str]:
     """Throughput at both ends of what is not known about the mean acceptance length."""
     if not answer.range_ends:
         return []
-    ends = ", ".join(
-        f"{with_half_width(end.throughput_tok_s)} tok/s at {end.mean_length:g} tokens a step"
-        for end in answer.range_ends
-    )
-    return [f"Not luck but not known: {ends}."]
+    first, *others = answer.range_ends
+    ends = [f"{with_half_width(first.throughput_tok_s)} tok/s at {first.mean_length:g} tokens a step"]
+    ends += [f"{with_half_width(end.throughput_tok_s)} at {end.mean_length:g}" for end in others]
+    return [f"Not luck but not known: {', '.join(ends)}."]
 
 
 def histogram(summary: Summary) -> str:
@@ -212,7 +211,7 @@ def utilisation(summary: Summary) -> Table:
         ranks = f"{100 * min(values):.1f}-{100 * max(values):.1f}" if len(values) > 1 else ""
         table.add_row(name, percent(mean), ranks)
     table.add_row("", "", "")
-    table.add_row("AllReduce, all passes", f"{summary.allreduce_transfer_ms:.2f} ms", "transfer")
+    table.add_row("AllReduce a step", f"{summary.allreduce_transfer_ms:.2f} ms", "transfer")
     table.add_row("", f"{summary.allreduce_wait_ms:.2f} ms", "waiting")
     return table
 
@@ -225,8 +224,8 @@ def causes(answer: Answer) -> list[RenderableType]:
     anchor = answer.setup.scenario.anchor
     published = None if anchor is None else fall(explained, anchor.published_tok_s)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(f"slower than {explained.since}, because of")
-    table.add_column("alone, tok/s", justify="right")
+    table.add_column(f"slower than {explained.since} ({number(explained.since_tok_s)} tok/s), because of")
+    table.add_column("tok/s a request", justify="right")
     table.add_column("share of the published fall" if published else "factor", justify="right")
     for cause in explained.causes:
         table.add_row(cause.name, number(cause.alone_tok_s), _part(cause.log_change, published))
@@ -236,11 +235,17 @@ def causes(answer: Answer) -> list[RenderableType]:
         factor = f"x{exp(published - whole):.2f}"
         table.add_row("unexplained", factor, _part(published - whole, published))
     for other in explained.candidates:
-        name = f"not in the source, on top: {other.name}"
-        table.add_row(
-            name, f"all {number(other.tok_s)}", _part(log(other.tok_s / explained.tok_s), published)
-        )
-    return [Text(), table]
+        more = _part(log(other.tok_s / explained.tok_s), published)
+        table.add_row(f"all, and {other.name} *", number(other.tok_s), f"{more} more")
+    return [Text(), table, *(Text(line) for line in _causes_legend(explained, published is not None))]
+
+
+def _causes_legend(explained: Explanation, shares: bool) -> Iterator[str]:
+    """What the columns of the causes hold."""
+    what = "shares are of the logarithm of tok/s, so they add up" if shares else "factors multiply"
+    yield f"tok/s: with that cause alone; {what}."
+    if explained.candidates:
+        yield "* not in the source: what it would do beside all causes."
 
 
 def fall(explained: Explanation, published_tok_s: float) -> float | None:

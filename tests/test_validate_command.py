@@ -70,7 +70,7 @@ def test_residuals_are_learnt_on_request(folder: Path) -> None:
             "wrong.csv:3: tok_s_total: expected a number, got 'fast'",
         ),
         (text([PLAIN, PLAIN]), "wrong.csv:3: id: 'P1' again, first on line 2"),
-        (text([PLAIN], COLUMNS[:-1]), "wrong.csv:1: source: column missing"),
+        (text([PLAIN], COLUMNS[:-6]), "wrong.csv:1: tok_s_total: column missing"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(folder: Path, content: str, words: str) -> None:

@@ -1,12 +1,13 @@
 """Reads published measurements from a CSV file: one row a configuration that somebody ran.
 
-The columns are those of the shipped ``validation/cases.csv``. Text columns say what was run in
-whatever words the source has; ``sim.validation.translation`` makes a scenario of them.
+The columns are those of the shipped ``validation/cases.csv``; most may be left out. Text columns say what was
+run in whatever words the source has; ``sim.validation.translation`` makes a scenario of them.
 """
 
 from __future__ import annotations
 
 import csv
+import difflib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -14,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from hwmodels.documents import did_you_mean
 from sim.validation.errors import CasesError
 
 MAX_BYTES = 10_000_000
+MISSPELT = 0.75
+"""How like an absent column a further one must be to be taken for a slip of it."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,10 @@ _NUMBERS: dict[str, _Range] = {
 }
 COLUMNS = tuple(field.name for field in fields(Case) if field.name != "line")
 """The columns of a file of cases, in the order of the shipped one; any order will do."""
+NEEDED = ("id", "model", "gpu", "engine")
+"""The columns that every file has; others that it lacks are blank in all its rows."""
+THROUGHPUTS = ("tok_s_total", "baseline_tok_s_total")
+"""At least one of them is there."""
 
 
 def read(path: Path) -> tuple[Case, ...]:
@@ -137,22 +143,29 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_header(file: str, names: Sequence[str]) -> None:
-    """Every column once. Further columns are the user's own and not read."""
+    """No column twice, those needed there, none misspelt. Further columns are the user's own and not read."""
     for name in COLUMNS:
         if names.count(name) > 1:
             raise CasesError(file, 1, name, "column given twice")
-    missing = [name for name in COLUMNS if name not in names]
+    absent = [name for name in COLUMNS if name not in names]
+    for own in (name for name in names if name not in COLUMNS):
+        near = difflib.get_close_matches(own.lower(), [name.lower() for name in absent], n=1, cutoff=MISSPELT)
+        meant = next((name for name in absent if name.lower() in near), None)
+        if meant is not None:
+            raise CasesError(file, 1, own, f"no such column, did you mean '{meant}'?")
+    missing = [name for name in NEEDED if name in absent]
     if missing:
-        own = [name for name in names if name not in COLUMNS]
-        near = did_you_mean(missing[0], own).replace("did you mean", "is it") if own else ""
-        raise CasesError(file, 1, missing[0], f"column missing{near} (all missing: {', '.join(missing)})")
+        raise CasesError(file, 1, missing[0], f"column missing (needed: {', '.join(NEEDED)})")
+    if all(name in absent for name in THROUGHPUTS):
+        raise CasesError(file, 1, THROUGHPUTS[0], f"column missing (needed: it or {THROUGHPUTS[1]})")
 
 
 def _case(file: str, line: int, names: Sequence[str], row: Sequence[str]) -> Case:
     if len(row) != len(names):
         problem = f"{len(row)} cells under {len(names)} column names"
         raise CasesError(file, line, "", f"{problem}; text with commas needs quotes")
-    cells = {name: cell.strip() for name, cell in zip(names, row, strict=True) if name in COLUMNS}
+    cells = dict.fromkeys(COLUMNS, "")
+    cells |= {name: cell.strip() for name, cell in zip(names, row, strict=True) if name in COLUMNS}
     if not cells["id"]:
         raise CasesError(file, line, "id", "may not be blank")
     found: dict[str, object] = {**cells}

@@ -8,6 +8,7 @@ several that match the longest wins. An entry's own name is one of its aliases.
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,10 @@ from sim.validation.errors import Unpredictable
 _COUNTED = re.compile(r"(?<![a-z0-9.])(\d+) ?x ?(?=[a-z])")
 """``8xB200`` and ``2 x RTX A6000``."""
 _SEPARATORS = re.compile(r"[^a-z0-9.]+|\.(?![a-z0-9])|(?<![a-z0-9])\.")
+
+
+NEAR = 0.7
+"""How like a name or alias a text must be to be taken for a slip of it."""
 
 
 def words(text: str) -> str:
@@ -69,8 +74,20 @@ def _named(kind: Kind, what: str, text: str) -> Entry:
     """The entry of *kind* that *text* names best; Unpredictable where it names none."""
     found = matches(kind, text)
     if not found:
-        raise Unpredictable(f"{what} '{text}' is not in the catalog" if text else f"the row names no {what}")
+        raise _unknown(kind, what, text)
     return found[0].entry
+
+
+def _unknown(kind: Kind, what: str, text: str) -> Unpredictable:
+    """That *text* names no entry of *kind*, with the one it comes nearest to, else all of them."""
+    if not text:
+        return Unpredictable(f"the row names no {what}")
+    names = catalog.names(kind)
+    said = ((alias, name) for name in names for alias in (*catalog.entry(kind, name).aliases, name))
+    own = {words(alias).strip(): name for alias, name in said}
+    near = difflib.get_close_matches(words(text).strip(), own, n=1, cutoff=NEAR)
+    help_ = f", did you mean '{own[near[0]]}'?" if near else f" (known: {', '.join(names)})"
+    return Unpredictable(f"{what} '{text}' is not in the catalog{help_}")
 
 
 def gpu(text: str) -> Gpu:
@@ -127,7 +144,7 @@ def target_model(text: str, quantised: str) -> TargetModel:
         raise Unpredictable(f"quantisation '{quantised}' is not known")
     found = matches(Kind.MODEL, f"{text} {quantised}")
     if not found:
-        raise Unpredictable(f"model '{text}' is not in the catalog" if text else "the row names no model")
+        raise _unknown(Kind.MODEL, "model", text)
     for match in found:
         model = catalog.target_model(match.entry.name)
         if wanted is None or weight_dtype(model) in wanted.value:

@@ -23,6 +23,10 @@ OUTSIDE = "*"
 MOST_SOURCES = 2
 LEAST_SHARE = 0.005
 """Sources below it, and in the table all but the largest ones, are left out; ``--json`` has them all."""
+WORST_LEGEND = (
+    "The worst rows: what each part of the step takes (parts overlap, so shares may pass 100 %), and by what"
+    " factor it alone would have to be off to meet the measurement."
+)
 DIGITS = 6
 ROW_COLUMNS = (
     "id",
@@ -50,6 +54,7 @@ def lines(validation: Validation, title: str) -> list[str]:
             _scores_table(validation),
         ]
         parts += [Text(line) for line in (*_sign_lines(validation.signs), *_interval_lines(validation.rows))]
+        parts += [Text(), Text(WORST_LEGEND)]
         parts += [part for row in validation.worst(WORST) for part in _worst(row, blame(row))]
     parts += _listed("Assumed where the rows do not say", _assumed(validation.rows))
     parts += _listed("Skipped", _reasons(validation.skipped))

@@ -1,6 +1,7 @@
 """Laws of the cost model, over every shipped GPU with each stack and each fabric that fits it."""
 
 import math
+import re
 from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
@@ -883,3 +884,13 @@ def test_a_gpu_measured_as_another_scales_with_its_bandwidth(work: Work) -> None
     floor = B300.machine.gpu.kernel_floor_us.value * 1e-6
     assert fast.seconds - floor == pytest.approx((same.seconds - floor) / 2, rel=0.35)
     assert {slow.source, same.source, fast.source} <= {Source.SCALED, Source.ASSUMED}
+
+
+@pytest.mark.parametrize("tokens", [8, 64, 128, 1024])
+def test_the_evidence_of_experts_adds_up_to_their_time(tokens: int) -> None:
+    touched = 384 * (1 - (1 - 8 / 384) ** tokens)
+    found = B300.estimate(kimi_experts(tokens, touched))
+    said = re.match(r"([\d.]+) \+ ([\d.]+) U us(?: \+ ([\d.]+) us for [\d,]+ tokens)?", found.evidence)
+    assert said is not None
+    fixed, slope, crowd = (float(number or 0) for number in said.groups())
+    assert 1e6 * found.seconds == pytest.approx(fixed + slope * touched + crowd, abs=0.5)

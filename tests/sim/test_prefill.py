@@ -224,9 +224,7 @@ loads = st.builds(Load, context_tokens=st.integers(0, 100), output_tokens=st.int
 
 
 @given(acceptances, loads, st.integers(1, 7), st.integers(1, 5), st.integers(0, 2**32))
-def test_who_joins_is_who_begins(
-    model: AcceptanceModel, load: Load, users: int, fit: int, seed: int
-) -> None:
+def test_who_joins_is_who_begins(model: AcceptanceModel, load: Load, users: int, fit: int, seed: int) -> None:
     luck = [np.random.default_rng([seed, user]) for user in range(users)]
     batch = closed_loop(model, load, luck, Capacity(fit, 1))
     begun = (batch.contexts == load.context_tokens).sum(axis=1)
@@ -311,12 +309,14 @@ def extra_and_joined(setup: Setup) -> tuple[FloatArray, FloatArray]:
 
 
 @any_load
-def test_a_request_that_nobody_follows_is_as_fast_with_prefill(name: str) -> None:
+def test_a_request_alone_pays_for_its_own_prompt_and_no_more(name: str) -> None:
     load = setup_with(name).scenario.load.model_copy(update={"concurrency": 1})
     one = replace(setup_with(name), scenario=setup_with(name).scenario.model_copy(update={"load": load}))
     quiet = without_noise(one)
     usual, counted = (Simulation(s).run(0).steps for s in (quiet, with_prefill(quiet)))
-    assert counted.step_ns.tolist() == usual.step_ns.tolist()
+    assert counted.step_ns[1:].tolist() == usual.step_ns[1:].tolist()
+    prompt = one.costs.estimate(prompt_pass(one)).ns
+    assert counted.step_ns[0] - usual.step_ns[0] == pytest.approx(prompt, abs=2)
 
 
 @pytest.mark.parametrize("name", [name for name in LOADS if name != "plain"])

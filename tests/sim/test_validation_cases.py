@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from published import DRAFTED, PLAIN, ROWS, cases, text
 
-from sim.validation.cases import COLUMNS, read
+from sim.validation.cases import COLUMNS, NEEDED, THROUGHPUTS, read
 from sim.validation.errors import CasesError
 
 
@@ -83,15 +83,31 @@ def test_malformed_values_are_named_with_line_and_column(
     assert words in wrong.problem
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-def test_every_column_is_asked_for(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name not in NEEDED])
+def test_a_column_that_is_left_out_is_blank(tmp_path: Path, name: str) -> None:
+    rows = [DRAFTED | {"notes": "mine", "temperature": "1"}]
+    (tmp_path / "less.csv").write_text(text(rows, [column for column in COLUMNS if column != name]))
+    assert read(tmp_path / "less.csv") == cases(tmp_path, [rows[0] | {name: ""}])
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_some_columns_are_needed(tmp_path: Path, name: str) -> None:
     wrong = refused(tmp_path, text([PLAIN], [column for column in COLUMNS if column != name]))
     assert (wrong.line, wrong.key) == (1, name)
 
 
-def test_a_mistyped_column_is_recognised(tmp_path: Path) -> None:
-    wrong = refused(tmp_path, text([PLAIN]).replace("concurrency", "concurency"))
-    assert "is it 'concurency'?" in wrong.problem
+def test_a_throughput_is_needed(tmp_path: Path) -> None:
+    wrong = refused(tmp_path, text([PLAIN], [column for column in COLUMNS if column not in THROUGHPUTS]))
+    assert (wrong.line, wrong.key) == (1, "tok_s_total")
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_mistyped_column_is_recognised(tmp_path: Path, name: str) -> None:
+    slip = name[:-1] + name[-1] * 2
+    others = [slip if column == name else column for column in COLUMNS]
+    wrong = refused(tmp_path, text([PLAIN], others))
+    assert (wrong.line, wrong.key) == (1, slip)
+    assert f"'{name}'" in wrong.problem
 
 
 @pytest.mark.parametrize(

@@ -144,3 +144,17 @@ def test_contexts_are_read_or_assumed(context: str, workload: str, expected: tup
 def test_a_context_that_cannot_be_read_is_refused(context: str) -> None:
     with pytest.raises(Unpredictable, match="context_tokens"):
         workloads.contexts(context, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("B2000 SXM", "GPU 'B2000 SXM' is not in the catalog, did you mean 'b200_sxm'?"),
+        ("H2000", "GPU 'H2000' is not in the catalog, did you mean 'h200_sxm'?"),
+        ("TPU v5", "(known: b200_sxm, b300_sxm, "),
+    ],
+)
+def test_a_slip_in_a_name_is_recognised(text: str, said: str) -> None:
+    with pytest.raises(Unpredictable) as caught:
+        naming.gpu(text)
+    assert said in str(caught.value)
