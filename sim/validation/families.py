@@ -51,7 +51,6 @@ _TASKS: dict[HostTask | GpuTask, Family] = {
     HostTask.TREE_BUILD: "tree build",
     HostTask.TREE_MASK: "tree build",
     HostTask.SYNCHRONISE: "synchronisation",
-    HostTask.HAND_OVER: "hand-over between two steps",
     HostTask.HAND_OVER: "synchronisation",
     GpuTask.TOP_K: "top-k and tree kernels",
     GpuTask.TREE_BUILD: "top-k and tree kernels",
