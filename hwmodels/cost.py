@@ -315,9 +315,9 @@ class CostModel:
     def _expert_lines(self, dtype: DType) -> tuple[tables.ExpertsLine, ...]:
         """Lines of the stack's kernel for *dtype* on this GPU; none where it has no such kernel.
 
-        HardwareError where a kernel was asked for by name and is not known.
+        HardwareError where a kernel was asked for by name and is not known for experts of any type.
         """
-        if self.machine.expert_kernel is None and not self._expert_kernels(dtype):
+        if not self._expert_kernels(dtype) and not self._is_unknown(self.machine.expert_kernel):
             return ()
         return tables.expert_lines(self.machine.gpu.measured_as, self.expert_kernel(dtype), dtype)
 
@@ -329,14 +329,26 @@ class CostModel:
         machine = self.machine
         return [k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.measured_as in k.gpus]
 
+    def _is_unknown(self, name: str | None) -> bool:
+        """Whether a kernel is asked for that the stack has for no type of experts on this GPU."""
+        machine = self.machine
+        known = {k.kernel for k in machine.stack.experts if machine.gpu.measured_as in k.gpus}
+        return name is not None and name not in known
+
     def expert_kernel(self, dtype: DType) -> ExpertKernel:
-        """The kernel this stack runs for experts of *dtype* on this GPU."""
+        """The kernel this stack runs for experts of *dtype* on this GPU.
+
+        One that is asked for by name is meant for the target's experts; a drafter's may be stored otherwise
+        and then take the stack's choice.
+        """
         machine = self.machine
         known = self._expert_kernels(dtype)
         wanted = machine.expert_kernel
         for kernel in known:
             if wanted is None or kernel.kernel == wanted:
                 return kernel
+        if known and not self._is_unknown(wanted):
+            return known[0]
         have = ", ".join(k.kernel for k in known) or "none"
         ask = f" named '{wanted}'" if wanted else ""
         raise HardwareError(
