@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from errno import EISDIR
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -267,6 +268,10 @@ def validate(
     if fits is not None:
         raise typer.BadParameter("--fits says what --refit fits; without --refit it means nothing")
     wanted = wishes(read(path), system)
+    if not wanted:
+        raise typer.BadParameter(f"no row of {path} has all of '{system}' in its GPU, engine or system")
+    if learn is not None:
+        _check_can_write(learn)
     whole = cases is None and not system
     folder = (out or Path("results/validation" if whole else "results/changed/validation")) / path.stem
     files.prepare(folder)
@@ -286,6 +291,15 @@ def validate(
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
+
+
+def _check_can_write(path: Path) -> None:
+    """OSError where no file can be put at *path*: better known before the work than after."""
+    from sim import files
+
+    if path.is_dir():
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+    files.prepare(path.parent)
 
 
 def _refit(stack: str, path: Path, cases: Path, as_json: bool, quiet: bool) -> None:

@@ -53,7 +53,7 @@ def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
             row.kind.value,
             row.ground.value,
             row.system,
-            round(math.log1p(row.error), DIGITS),
+            round(row.log_error, DIGITS),
             round(row.draws.log_sd, DIGITS),
         )
         for row in rows
