@@ -85,6 +85,8 @@ class _Range(NamedTuple):
             return f"must be {'above' if self.above else 'at least'} {self.least:g}"
         if value > self.most:
             return f"must be at most {self.most:,.0f}"
+        if 0 < value < 1 / self.most:
+            return f"must be at least {1 / self.most:g}"
         return "must be a whole number" if self.whole and value != int(value) else ""
 
 

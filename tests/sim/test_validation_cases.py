@@ -57,6 +57,7 @@ def test_blank_lines_and_line_ends_inside_quotes_keep_line_numbers_right(tmp_pat
         ("tok_s_total", "0", "above 0"),
         ("tok_s_total", "-3", "above 0"),
         ("tok_s_total", "1e300", "at most"),
+        ("tok_s_total", "5e-324", "at least 1e-09"),
         ("n_gpu", "1e30", "at most"),
         ("parallelism", "TP" + "9" * 5000, "5,002 characters"),
         ("tok_s_total", "1_000", "expected a number"),
