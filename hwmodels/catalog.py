@@ -86,7 +86,7 @@ def _by_method(document: Document) -> type[Entry]:
 
 def _inheritance(kind: Kind) -> Inheritance:
     """Names and measurements of one entry say nothing of another that extends it."""
-    own = frozenset({"aliases", "measured"})
+    own = frozenset({"aliases", "unlike", "measured"})
     return Inheritance(library=DATA / kind.value, own=own, prepare=_with_measured)
 
 

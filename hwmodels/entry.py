@@ -50,4 +50,6 @@ class Entry(Strict):
     title: str
     aliases: tuple[str, ...] = ()
     """Names that publications use for it, in lower case; not inherited."""
+    unlike: tuple[str, ...] = ()
+    """Others that an alias would take for it, in lower case; a text with all words of one means that one."""
     notes: tuple[str, ...] = ()

@@ -68,9 +68,9 @@ class ExpertCost:
     def _lines(self, dtype: DType) -> tuple[tables.ExpertsLine, ...]:
         """Lines of the stack's kernel for *dtype* on this GPU; none where it has no such kernel.
 
-        HardwareError where a kernel was asked for by name and is not known.
+        HardwareError where a kernel was asked for by name and is not known for experts of any type.
         """
-        if self._machine.expert_kernel is None and not self._kernels(dtype):
+        if not self._kernels(dtype) and not self._is_unknown(self._machine.expert_kernel):
             return ()
         return tables.expert_lines(self._machine.gpu.measured_as, self.kernel(dtype), dtype)
 
@@ -82,14 +82,26 @@ class ExpertCost:
         machine = self._machine
         return [k for k in machine.stack.experts if k.dtype is dtype and machine.gpu.measured_as in k.gpus]
 
+    def _is_unknown(self, name: str | None) -> bool:
+        """Whether a kernel is asked for that the stack has for no type of experts on this GPU."""
+        machine = self._machine
+        known = {k.kernel for k in machine.stack.experts if machine.gpu.measured_as in k.gpus}
+        return name is not None and name not in known
+
     def kernel(self, dtype: DType) -> ExpertKernel:
-        """The kernel this stack runs for experts of *dtype* on this GPU."""
+        """The kernel this stack runs for experts of *dtype* on this GPU.
+
+        One that is asked for by name is meant for the target's experts; a drafter's may be stored otherwise
+        and then take the stack's choice.
+        """
         machine = self._machine
         known = self._kernels(dtype)
         wanted = machine.expert_kernel
         for kernel in known:
             if wanted is None or kernel.kernel == wanted:
                 return kernel
+        if known and not self._is_unknown(wanted):
+            return known[0]
         have = ", ".join(k.kernel for k in known) or "none"
         ask = f" named '{wanted}'" if wanted else ""
         raise HardwareError(

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from errno import EISDIR
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -275,6 +276,10 @@ def _predict(path: Path, system: str, folder: Path, learn: Path | None, as_json:
     from sim.validation.run import learnt, validate, wishes
 
     wanted = wishes(read(path), system)
+    if not wanted:
+        raise typer.BadParameter(f"no row of {path} has all of '{system}' in its GPU, engine or system")
+    if learn is not None:
+        _check_can_write(learn)
     files.prepare(folder)
     try:
         with _progress(len(wanted), quiet or as_json, "predictions") as advance:
@@ -292,6 +297,15 @@ def _predict(path: Path, system: str, folder: Path, learn: Path | None, as_json:
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
+
+
+def _check_can_write(path: Path) -> None:
+    """OSError where no file can be put at *path*: better known before the work than after."""
+    from sim import files
+
+    if path.is_dir():
+        raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
+    files.prepare(path.parent)
 
 
 def _refit(stack: str, path: Path, cases: Path, as_json: bool, quiet: bool) -> None:

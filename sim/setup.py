@@ -186,6 +186,7 @@ def resolve(scenario: Scenario) -> Setup:
     )
     _check_method(setup)
     _check_groups(setup)
+    _check_kernel(setup)
     _check_shards(setup)
     _check_memory(setup)
     return setup
@@ -237,9 +238,24 @@ def _trace(scenario: Scenario) -> Trace | None:
 def _check_groups(setup: Setup) -> None:
     """Refuse expert groups that the model's experts do not fill evenly."""
     routed, groups = setup.model.experts, setup.scenario.experts.ep
-    count = 0 if routed is None else routed.count
-    if groups > 1 and (not count or count % groups):
-        raise HardwareError(setup.model.name, f"{count} experts do not make {groups} equal groups")
+    if groups > 1 and routed is None:
+        raise HardwareError(setup.model.name, f"no experts to share out over {groups} groups (experts.ep)")
+    if routed is not None and routed.count % groups:
+        problem = f"{routed.count} experts do not make {groups} equal groups (experts.ep)"
+        raise HardwareError(setup.model.name, problem)
+
+
+def _check_kernel(setup: Setup) -> None:
+    """Refuse an expert kernel that the stack does not have for the target's experts."""
+    routed, machine = setup.model.experts, setup.machine
+    if machine.expert_kernel is None or routed is None:
+        return
+    found = setup.costs.experts.kernel(routed.dtype)
+    if found.kernel != machine.expert_kernel:
+        raise HardwareError(
+            f"{machine.stack.name} on {machine.gpu.name}",
+            f"no {routed.dtype.value} expert kernel named '{machine.expert_kernel}' (known: {found.kernel})",
+        )
 
 
 def _check_shards(setup: Setup) -> None:

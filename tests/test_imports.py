@@ -67,3 +67,11 @@ def test_only_the_command_line_prints_or_exits() -> None:
         if path.name != "cli.py":
             assert "print" not in names, path
             assert not exits, path
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_mapping_says_the_same_key_twice(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Dict):
+            keys = [ast.dump(key) for key in node.keys if key is not None]
+            assert len(set(keys)) == len(keys), f"{path}:{node.lineno}"

@@ -55,6 +55,18 @@ def test_one_system(folder: Path) -> None:
     assert found["skipped"] == []
 
 
+def test_a_system_that_no_row_has_is_said(folder: Path) -> None:
+    done = validate("mine.csv", "--system", "B300 sglang", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no row of mine.csv has all of 'B300 sglang'" in " ".join(done.stderr.replace("│", "").split())
+
+
+def test_a_place_that_takes_no_residuals_is_said_before_the_work(folder: Path) -> None:
+    done = validate("mine.csv", "--learn", ".", "--out", "new", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: .: Is a directory\n")
+    assert not (folder / "new").exists()
+
+
 def test_residuals_are_learnt_on_request(folder: Path) -> None:
     done = validate("mine.csv", "--quiet", "--learn", "residuals.csv", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

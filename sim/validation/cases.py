@@ -20,6 +20,8 @@ from sim.validation.errors import CasesError
 MAX_BYTES = 10_000_000
 MISSPELT = 0.75
 """How like an absent column a further one must be to be taken for a slip of it."""
+MAX_CELL = 2_000
+"""Characters of one cell; no measurement takes more."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,17 @@ class _Range(NamedTuple):
     above: bool = False
     """Whether *least* itself is excluded."""
     whole: bool = False
+    most: float = 1e9
+    """Beyond it something else than the column's unit was written."""
 
     def problem(self, value: float) -> str:
         """Why *value* may not be; empty where it may."""
         if value < self.least or (self.above and value == self.least):
             return f"must be {'above' if self.above else 'at least'} {self.least:g}"
+        if value > self.most:
+            return f"must be at most {self.most:,.0f}"
+        if 0 < value < 1 / self.most:
+            return f"must be at least {1 / self.most:g}"
         return "must be a whole number" if self.whole and value != int(value) else ""
 
 
@@ -168,6 +176,9 @@ def _case(file: str, line: int, names: Sequence[str], row: Sequence[str]) -> Cas
     cells |= {name: cell.strip() for name, cell in zip(names, row, strict=True) if name in COLUMNS}
     if not cells["id"]:
         raise CasesError(file, line, "id", "may not be blank")
+    for name, cell in cells.items():
+        if len(cell) > MAX_CELL:
+            raise CasesError(file, line, name, f"{len(cell):,} characters; at most {MAX_CELL:,} are read")
     found: dict[str, object] = {**cells}
     for name, allowed in _NUMBERS.items():
         found[name] = _number(cells[name], allowed, partial(CasesError, file, line, name))

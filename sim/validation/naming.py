@@ -27,6 +27,10 @@ from sim.validation.errors import Unpredictable
 
 _COUNTED = re.compile(r"(?<![a-z0-9.])(\d+) ?x ?(?=[a-z])")
 """``8xB200`` and ``2 x RTX A6000``."""
+_VERSION = re.compile(r"(?<![a-z0-9])v(?=\d+\.\d)")
+"""``vLLM v0.18.1`` and ``vLLM 0.18.1`` are the same."""
+_EAGLE = re.compile(r"(?<![a-z0-9])eagle[ _-](?=\d)")
+"""So are ``EAGLE-3`` and ``EAGLE3``."""
 _SEPARATORS = re.compile(r"[^a-z0-9.]+|\.(?![a-z0-9])|(?<![a-z0-9])\.")
 
 
@@ -37,7 +41,7 @@ NEAR = 0.7
 def words(text: str) -> str:
     """*text* in lower case, its words apart by single spaces and with one at both ends."""
     plain = unicodedata.normalize("NFKC", text).casefold().replace("\N{MULTIPLICATION SIGN}", "x")
-    plain = _COUNTED.sub(r"\1 x ", plain)
+    plain = _EAGLE.sub("eagle", _VERSION.sub("", _COUNTED.sub(r"\1 x ", plain)))
     return f" {' '.join(_SEPARATORS.sub(' ', plain).split())} "
 
 
@@ -54,12 +58,29 @@ def matches(kind: Kind, text: str) -> list[Match]:
     found = []
     for name in catalog.names(kind):
         entry = catalog.entry(kind, name)
+        if _is_another(entry, said):
+            continue
         length = max(
             (len(alias) for alias in map(words, (name, *entry.aliases)) if _is_in(alias, said)), default=0
         )
         if length:
             found.append(Match(length, entry))
     return sorted(found, key=lambda match: (-match.length, match.entry.name))
+
+
+def _is_another(entry: Entry, said: str) -> bool:
+    """Whether *said* names a relative of *entry*: all words of one, or a size that the entry has not."""
+    told = set(said.split())
+    if any(told.issuperset(words(other).split()) for other in entry.unlike):
+        return True
+    if not isinstance(entry, TargetModel):
+        return False
+    own = words(" ".join((entry.name.replace("_", " "), *entry.aliases))).split()
+    return any(_SIZE.fullmatch(word) and word not in own for word in told)
+
+
+_SIZE = re.compile(r"a?\d+(?:\.\d+)?b")
+"""Parameters in billions, all or the active ones of a token."""
 
 
 def _is_in(alias: str, said: str) -> bool:
@@ -160,9 +181,13 @@ def drafter(text: str, method: str, target: TargetModel) -> Drafter:
     said = (*matches(Kind.DRAFTER, text), *matches(Kind.DRAFTER, method))
     named = [match.entry for match in said if match.entry in own]
     kinds = drafter_kinds(f"{text} {method}")
+    versions = [word for word in words(f"{text} {method}").split() if "." in word and _drafter_kind(word)]
+    by_version = [
+        entry for word in versions for entry in own if word in words(" ".join(entry.aliases)).split()
+    ]
     by_name = [entry for kind in kinds for entry in own if kind in _kinds_of(entry)]
     by_method = [entry for kind in kinds for entry in own if kind == entry.method]
-    for entry in (*named, *by_name, *by_method):
+    for entry in (*named, *by_version, *by_name, *by_method):
         return catalog.drafter(entry.name)
     what = f"no drafter '{text or method}' for {target.name} is in the catalog"
     have = ", ".join(entry.name for entry in own)
@@ -180,8 +205,8 @@ def _drafters() -> list[Drafter]:
     return [entry for entry in entries if not entry.hypothetical]
 
 
-_DRAFTER_KINDS = re.compile(r"(dflash2?|eagle|mtp|nextn)[0-9.]*")
-_ALSO_CALLED = {"nextn": "mtp"}
+_DRAFTER_KINDS = re.compile(r"(dflash2?|eagle|mtp|nextn|ddtree)[0-9.]*")
+_ALSO_CALLED = {"nextn": "mtp", "ddtree": "dflash"}
 
 
 def _drafter_kind(word: str) -> str | None:
@@ -219,9 +244,13 @@ def _or_usual(found: Sequence[Match], usual: str | None, of: Gpu, what: str, tex
     return usual, False
 
 
+_ATTENTION = re.compile(r"(?<= )[a-z0-9]+ (?:mla|mha|attn|attention)(?= )")
+"""``TRITON_MLA`` says how attention is done, not which experts."""
+
+
 def expert_kernel(text: str, known: Iterable[ExpertKernel]) -> str | None:
     """The expert kernel of *known* that *text* asks for by name; None where it asks for none."""
-    said = words(text)
+    said = _ATTENTION.sub(" ", words(text))
     for kernel in known:
         short = (words(kernel.kernel), words(kernel.kernel.split("_", maxsplit=1)[0]))
         if any(name in said for name in short):

@@ -54,7 +54,7 @@ def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
             row.kind,
             row.ground,
             row.system,
-            round(math.log1p(row.error), DIGITS),
+            round(row.log_error, DIGITS),
             round(row.draws.log_sd, DIGITS),
         )
         for row in rows

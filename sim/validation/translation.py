@@ -70,11 +70,19 @@ def measured(case: Case, kind: CaseKind) -> float | None:
     return case.tok_s_total if plain and case.tok_s_total is not None else case.baseline_tok_s_total
 
 
-_PLAIN = re.compile(r"(?<= )(?:none|baseline|plain|autoregressive|ar|vanilla|off|no spec[a-z]*)(?= )")
+_PLAIN = re.compile(
+    r"(?<= )(?:none|baseline|plain|autoregressive|ar|vanilla|off|(?:no|without) spec[a-z]*)(?= )"
+)
+_SWITCHED_OFF = re.compile(r" [a-z0-9.]+ (?:off|disabled) ")
 
 
 def _is_plain(method: str) -> bool:
-    return _PLAIN.search(naming.words(method)) is not None
+    """Whether nothing is drafted: after a drafter's name the word is about something else."""
+    said = naming.words(method)
+    found = _PLAIN.search(said)
+    if found is None or _SWITCHED_OFF.fullmatch(said):
+        return found is not None
+    return not naming.drafter_kinds(said[: found.start()])
 
 
 def shape_of(method: str, top_k: int | None = None) -> Shape | None:
@@ -120,9 +128,22 @@ def _scenario(case: Case, keys: dict[str, Any]) -> Scenario:
         raise Unpredictable(f"{where}{problem.problem}") from None
 
 
-_SHARDING = re.compile(r"(?<![a-z])(tp|ep|dcp|dp|dep|pp|cp)\s*[-= ]?\s*(\d+)")
+_SHARDING = re.compile(r"(?<![a-z])(tp|ep|dcp|dp|dep|pp|cp)(?: size)? ?(\d{1,9})(?!\d)")
+_ALL_EXPERTS = re.compile(r"(?<= )ep(?= )")
+"""vLLM's switch: as many groups of experts as GPUs."""
+_SPELLED_OUT = {
+    "decode context parallel": "dcp",
+    "tensor parallel": "tp",
+    "expert parallel": "ep",
+    "data parallel": "dp",
+    "pipeline parallel": "pp",
+    "context parallel": "cp",
+}
+_OF_NO_CONSEQUENCE = re.compile(
+    r"\d{1,9}x?|x\d{0,9}|gpus?|cards?|ranks?|nodes?|single|one|none|only|and|over|all|on|per"
+)
 _COUNT_OF_GPUS = re.compile(
-    r"(?:^|(?<=\s))(\d+)\s*x(?=\s)|(\d+)\s*(?:gpus?|cards?)(?=\s)|(?<=\s)x\s*(\d+)(?=\s)"
+    r"(?:^|(?<=\s))(\d{1,9})\s*x(?=\s)|(?<!\d)(\d{1,9})\s*(?:gpus?|cards?)(?=\s)|(?<=\s)x\s*(\d{1,9})(?=\s)"
 )
 _UNKNOWN_SHARDING = {
     "dp": "data parallelism",
@@ -134,7 +155,7 @@ _UNKNOWN_SHARDING = {
 
 def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
     """GPU, ranks, fabric, host and stack."""
-    said = {name: int(count) for name, count in _SHARDING.findall(case.parallelism.casefold())}
+    said = _sharding(case.parallelism)
     for name, what in _UNKNOWN_SHARDING.items():
         if said.get(name, 1) > 1:
             raise Unpredictable(f"parallelism '{case.parallelism}': {what} is not simulated")
@@ -153,9 +174,25 @@ def _machine(case: Case, gpu: Gpu, notes: list[str]) -> dict[str, Any]:
     keys |= {"stack": naming.stack(case.engine, case.method)}
     if said.get("dcp", 1) > 1:
         keys |= {"dcp": said["dcp"]}
-    if said.get("ep", 1) > 1:
-        keys |= {"experts": {"ep": said["ep"]}}
+    if said.get("ep", 1) != 1:
+        keys |= {"experts": {"ep": said["ep"] or gpus}}
     return keys
+
+
+def _sharding(text: str) -> dict[str, int]:
+    """Ranks by kind of parallelism, 0 for experts over all GPUs; Unpredictable where *text* says more."""
+    plain = naming.words(text)
+    for long, short in _SPELLED_OUT.items():
+        plain = re.sub(f"(?<= ){long}(?:ism)?(?= )", short, plain)
+    said = {name: int(count) for name, count in _SHARDING.findall(plain)}
+    rest = _SHARDING.sub(" ", plain)
+    if _ALL_EXPERTS.search(rest):
+        said.setdefault("ep", 0)
+        rest = _ALL_EXPERTS.sub(" ", rest)
+    for word in rest.split():
+        if not _OF_NO_CONSEQUENCE.fullmatch(word):
+            raise Unpredictable(f"parallelism '{text}': '{word}' is not known")
+    return said
 
 
 FITS_SHARE = 0.8
@@ -218,9 +255,10 @@ def _speculation(case: Case, shape: Shape | None, target: TargetModel, notes: li
     if case.acceptance_length is None:
         raise Unpredictable("no acceptance_length: only plain decoding can be predicted")
     drafter, nodes = naming.drafter(case.drafter, case.method, target), _nodes(case)
-    tree: dict[str, Any] = {"shape": shape.value, "budget": nodes}
+    tree: dict[str, Any] = {"shape": shape.value}
     match shape:
         case Shape.CHAIN:
+            nodes = _of_block(case, nodes, notes)
             block = nodes + 1
         case Shape.DDTREE:
             block = case.block_size or drafter.longest_block or nodes + 1
@@ -229,9 +267,23 @@ def _speculation(case: Case, shape: Shape | None, target: TargetModel, notes: li
             tree["top_k"] = case.topk or 1
     return {
         "drafter": {"model": drafter.name, "block": block},
-        "tree": tree,
+        "tree": tree | {"budget": nodes},
         "acceptance": {"mean_length": case.acceptance_length},
     }
+
+
+def _of_block(case: Case, nodes: int, notes: list[str]) -> int:
+    """*nodes* of a chain: a block has one less than positions. Unpredictable where they are more."""
+    if not case.block_size or nodes < case.block_size:
+        return nodes
+    if nodes == case.num_draft_tokens == case.block_size and case.block_size > 1:
+        notes.append("num_draft_tokens taken to count the known token, as block_size does")
+        return nodes - 1
+    raise Unpredictable(f"a chain of {nodes} drafts does not come from a block_size of {case.block_size}")
+
+
+_TIMES = re.compile(r"(?<= )x ?(\d{1,3})(?= )")
+"""``MTP x3``."""
 
 
 def _nodes(case: Case) -> int:
@@ -239,7 +291,8 @@ def _nodes(case: Case) -> int:
     if case.verify_M_per_req is not None and case.verify_M_per_req > 1:
         return case.verify_M_per_req - 1
     stated = (case.tree_budget, case.num_draft_tokens, (case.block_size or 1) - 1)
-    nodes = next((count for count in stated if count), 0)
+    named = _TIMES.search(naming.words(f"{case.drafter} {case.method}"))
+    nodes = next((count for count in (*stated, int(named[1]) if named else 0) if count), 0)
     if not nodes:
         raise Unpredictable("no verify_M_per_req, tree_budget, num_draft_tokens or block_size")
     return nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -73,6 +74,11 @@ class Row:
     def error(self) -> float:
         """Predicted over measured, less 1."""
         return self.predicted / self.measured - 1
+
+    @property
+    def log_error(self) -> float:
+        """Logarithm of predicted over measured."""
+        return math.log(self.predicted / self.measured)
 
     @property
     def is_inside(self) -> bool:
@@ -156,4 +162,4 @@ class Validation:
 
     def worst(self, count: int) -> list[Row]:
         """The *count* rows that are furthest off, as ratios."""
-        return sorted(self.rows, key=lambda row: (-abs(np.log1p(row.error)), row.id, row.kind))[:count]
+        return sorted(self.rows, key=lambda row: (-abs(row.log_error), row.id, row.kind))[:count]

@@ -53,6 +53,9 @@ _IN_OUT = re.compile(
     re.IGNORECASE,
 )
 _SLASH = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(k)\s*/\s*(\d+(?:\.\d+)?)(k)(?!\w)", re.IGNORECASE)
+_NAMED = re.compile(rf"\bISL\s*[:=]?\s*{_COUNT}\s*[/,;]?\s*OSL\s*[:=]?\s*{_COUNT}", re.IGNORECASE)
+_BOTH_NAMED = re.compile(rf"\bISL\s*/\s*OSL\s*[:=]?\s*{_COUNT}\s*/\s*{_COUNT}", re.IGNORECASE)
+_TWO_COUNTS = re.compile(r"(\d{3,7})()\s*/\s*(\d{3,7})()")
 _PLAIN = re.compile(rf"{_COUNT}(?:\s*tokens?)?", re.IGNORECASE)
 _MULTIPLES = {"": 1, "k": 1024, "m": 1024 * 1024}
 
@@ -105,8 +108,10 @@ def _is_served(workload: str) -> bool:
 
 
 def _in_out(text: str) -> Contexts | None:
-    """``1k in/2k out``, ``1024 in / 1024 out`` and ``1k/1k``."""
-    found = _IN_OUT.search(text) or _SLASH.search(text)
+    """``1k in/2k out``, ``1024 in / 1024 out``, ``1k/1k``, ``1024/1024`` and ``ISL 1024 OSL 1024``."""
+    found = _TWO_COUNTS.fullmatch(text.strip()) or next(
+        (hit for form in (_IN_OUT, _SLASH, _NAMED, _BOTH_NAMED) if (hit := form.search(text))), None
+    )
     if found is None:
         return None
     first, of_first, second, of_second = found.groups()

@@ -65,3 +65,10 @@ def test_sizes_that_do_not_rise_are_refused(runs: list[tuple[int, int, int]]) ->
     plain = tuple(Sizes(first=first, last=last, step=step) for first, last, step in runs)
     with pytest.raises(ValidationError, match="captured sizes must rise"):
         Captured(unit=BatchUnit.TOKENS, plain=plain, beyond=Beyond.EAGER, ref="made up")
+
+
+def test_a_gpu_of_just_the_size_is_not_below_it() -> None:
+    for entry in SGLANG.largest:
+        below, at = (SGLANG.limit(1, gib) for gib in (entry.below_gib - 0.01, entry.below_gib))
+        assert below == entry.up_to_3_ranks
+        assert at != below

@@ -46,6 +46,7 @@ OPTIONAL = {
     *("notes", "range", "reread_gb_s", "tile_rows", "small", "capture_limits", "hypothetical", "targets"),
     *(
         "aliases",
+        "unlike",
         "index",
         "linear_attention",
         "mlp_dtype",

@@ -643,6 +643,16 @@ def test_the_same_work_is_estimated_once() -> None:
     assert B300.estimate(attention(1, 1, 777)) is B300.estimate(attention(1, 1, 777))
 
 
+def test_a_kernel_named_for_the_target_leaves_a_drafter_of_another_type_its_own() -> None:
+    for gpu, fabric, stack, kernel in (
+        ("b200_sxm", "nvlink5", "tensorrt_llm", "trtllm_gen"),
+        ("rtx_pro_6000_server", "pcie5_nccl", "vllm", "cutlass"),
+    ):
+        asked, unasked = (CostModel(machine(gpu, fabric, stack, name)) for name in (kernel, None))
+        work = kimi_experts(9, 66, DType.BF16)
+        assert asked.estimate(work).seconds == unasked.estimate(work).seconds
+
+
 def without(**parts: tuple[()]) -> CostModel:
     """B300 with a stack that lacks *parts*."""
     stack = catalog.stack("sglang").model_copy(update=parts)

@@ -9,6 +9,7 @@ from builders import with_filling_experts
 from texts import GOOD, scenario_from
 
 from hwmodels import catalog
+from hwmodels.errors import HardwareError
 from hwmodels.roofline import weight_bytes
 from hwmodels.work import (
     BatchedGemm,
@@ -91,6 +92,12 @@ def test_experts_that_fill_the_gpu_leave_the_shared_expert_to_the_main_stream() 
         Gemm,
         Elementwise,
     ]
+
+
+def test_an_expert_kernel_that_the_targets_experts_do_not_have_is_refused() -> None:
+    for kernel in ("cutlass", "nothing"):
+        with pytest.raises(HardwareError, match=f"no int4_wo expert kernel named '{kernel}'"):
+            resolve(scenario_from(GOOD, f"experts.kernel={kernel}"))
 
 
 @pytest.mark.parametrize(("kernel", "streams"), [("marlin", 1), ("trtllm_gen", 2)])

@@ -91,8 +91,17 @@ def test_drafted_tokens_are_read_from_whichever_column_has_them(drafted: Case) -
     # SGLang's num_draft_tokens counts the root where it equals M.
     assert tree(drafted, num_draft_tokens=4, verify_M_per_req=4) == (4, 3)
     assert tree(drafted, method="DDTree", block_size=16, tree_budget=22) == (16, 22)
+    assert tree(drafted, method="DFlash chain", drafter="DFlash x7") == (8, 7)
     with pytest.raises(Unpredictable, match="verify_M_per_req"):
         tree(drafted)
+
+
+def test_a_chain_fits_into_its_block(drafted: Case) -> None:
+    assert tree(drafted, block_size=8, num_draft_tokens=7) == (8, 7)
+    assert tree(drafted, block_size=8, num_draft_tokens=8) == (8, 7)
+    for more in ({"num_draft_tokens": 9}, {"verify_M_per_req": 9}, {"tree_budget": 8}):
+        with pytest.raises(Unpredictable, match="block_size of 8"):
+            tree(drafted, block_size=8, **more)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +116,11 @@ def test_drafted_tokens_are_read_from_whichever_column_has_them(drafted: Case) -
         ("NEXTN", Shape.CHAIN),
         ("off", None),
         ("no speculation", None),
+        ("without speculation", None),
+        ("EAGLE3 off", None),
+        ("none (EAGLE3 in the next column)", None),
+        ("EAGLE3 chain, overlap off", Shape.CHAIN),
+        ("DDTree against a plain baseline", Shape.DDTREE),
     ],
 )
 def test_methods(text: str, shape: Shape | None) -> None:
@@ -149,6 +163,35 @@ def test_the_number_of_gpus_is_stated_or_follows_from_the_parallelism(plain: Cas
     assert ranks(plain, **blank, parallelism="", gpu="4xB200") == (4, "nvlink5")
     with pytest.raises(Unpredictable, match="how many GPUs"):
         ranks(plain, **blank, parallelism="")
+
+
+@pytest.mark.parametrize(
+    ("text", "dcp", "ep"),
+    [
+        ("TP8", 1, 1),
+        ("tp 8", 1, 1),
+        ("TP=8 on 8 GPUs", 1, 1),
+        ("TP8 DCP4", 4, 1),
+        ("TP8/DCP2", 2, 1),
+        ("TP8EP2", 1, 2),
+        ("EP8", 1, 8),
+        ("TP8 + EP", 1, 8),
+        ("tensor parallel 8, expert parallelism 4", 1, 4),
+        ("--tensor-parallel-size 8 --decode-context-parallel-size 2", 2, 1),
+    ],
+)
+def test_parallelism_is_read_whole(plain: Case, text: str, dcp: int, ep: int) -> None:
+    kimi = replace(plain, model="Kimi-K2.6", quantisation="INT4", n_gpu=8, parallelism=text)
+    scenario = question(kimi, CaseKind.BASELINE).scenario
+    assert (scenario.gpus, scenario.dcp, scenario.experts.ep) == (8, dcp, ep)
+
+
+@pytest.mark.parametrize(
+    "text", ["WideEP 32", "TP8, DP attention", "TP8 no EP", "TP8 ADP", "sharded", "TP" + "9" * 12]
+)
+def test_parallelism_that_is_not_understood_is_never_left_out(plain: Case, text: str) -> None:
+    with pytest.raises(Unpredictable, match="parallelism"):
+        question(replace(plain, n_gpu=8, parallelism=text), CaseKind.BASELINE)
 
 
 @pytest.mark.parametrize(
