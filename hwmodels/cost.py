@@ -75,6 +75,9 @@ class Machine:
     """Ask for this expert kernel where the stack knows several."""
     samples: Samples | None = None
     """Of the measured file that *gpu* names."""
+    tables_of: Gpu | None = None
+    """The GPU that *gpu*'s tables were measured on, where it is not the catalog's; figures of a GPU that are
+    not known exactly are the same ones in its tables and here, so that no table is carried over."""
 
 
 class CostModel:
@@ -83,7 +86,7 @@ class CostModel:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._known: dict[Work, Estimate] = {}
-        self._measured_gpu = _measured_gpu(machine.gpu)
+        self._measured_gpu = machine.tables_of or measured_gpu(machine.gpu)
         self._more = perfdb.database(machine.gpu.perfdb)
 
     def estimate(self, work: Work) -> Estimate:
@@ -634,7 +637,7 @@ class CostModel:
                 assert_never(work.task)
 
 
-def _measured_gpu(gpu: Gpu) -> Gpu:
+def measured_gpu(gpu: Gpu) -> Gpu:
     """The GPU whose tables *gpu* takes; itself where its own name is in no catalog."""
     own = gpu.name == gpu.measured_as and gpu.name not in catalog.names(Kind.GPU)
     return gpu if own else catalog.gpu(gpu.measured_as)

@@ -301,7 +301,7 @@ def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterat
     yield _dense(Gemm(tokens, routed.count, model.hidden, DType.BF16))
     yield Kernel(
         Component.EXPERTS,
-        _experts(setup, shape.own_tokens, routed),
+        routed_experts(setup, shape.own_tokens, routed),
         launches=int(setup.machine.stack.dispatch.expert_kernels.value),
     )
     if beside:
@@ -320,7 +320,7 @@ def _two_streams(setup: Setup, tokens: int) -> bool:
     return overlap.shared_expert_stream and (most is None or tokens <= most)
 
 
-def _experts(setup: Setup, tokens: int, routed: RoutedExperts) -> GroupedExperts:
+def routed_experts(setup: Setup, tokens: int, routed: RoutedExperts) -> GroupedExperts:
     """What one rank does; of several groups that share the experts out, the busiest, for which all wait."""
     asked = setup.scenario.experts
     correlation = asked.routing_correlation

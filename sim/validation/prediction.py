@@ -23,7 +23,7 @@ from sim.records import StepRecords
 from sim.scenario import Scenario
 from sim.setup import Setup, resolve
 from sim.simulate import Simulation
-from sim.validation.families import Family, family_of
+from sim.families import Family, family_of
 from sim.validation.occupancy import occupancy
 from sim.validation.translation import Question
 

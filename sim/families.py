@@ -58,6 +58,11 @@ _TASKS: dict[HostTask | GpuTask, Family] = {
 }
 
 
+def names() -> tuple[Family, ...]:
+    """Every family there is, in alphabetical order."""
+    return tuple(sorted({*_NAMES.values(), *_TASKS.values()}))
+
+
 def family_of(work: Work) -> Family:
     """The family of *work*; a kind of work without a name here is a family of its own."""
     if isinstance(work, HostWork | GpuKernel):
