@@ -114,6 +114,8 @@ class Response:
 
     def _run_tok_s(self, run: RunResult, draw: Draw, step_s: float) -> float:
         """Throughput of *run* if *draw* were true."""
+        if not draw.form.requests:
+            return 0.0
         tokens, steps = self._committed(run, draw)
         return tokens / (steps * run.mean_step_ns * NS * step_s / self._best_step_s)
 
@@ -166,6 +168,10 @@ class Response:
             by_form.setdefault(draw.form, []).append(index)
         seconds = np.empty(len(drawn))
         for form, rows in by_form.items():
+            if not form.requests:
+                # The weights leave no room for one request: it never ends.
+                seconds[rows] = np.inf
+                continue
             step, times = self._step(form, drawn[rows[0]].setup), []
             for row in rows:
                 times.append(self._label_s(step, drawn[row]))

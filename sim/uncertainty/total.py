@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, log
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,9 @@ class Swing:
 
     @property
     def width(self) -> float:
-        """How far apart, in logarithms."""
-        return abs(float(np.log(self.tok_s[1] / self.tok_s[0])))
+        """How far apart, in logarithms; infinite where nothing fits at one end."""
+        low, high = sorted(self.tok_s)
+        return log(high / low) if low else inf if high else 0.0
 
 
 @dataclass(frozen=True)
