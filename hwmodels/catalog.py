@@ -550,7 +550,9 @@ def _changed(value: Any, values: Mapping[tuple[str, ...], float]) -> Any:
         return value | {named[name]: _changed(value[named[name]], new) for name, new in inside.items()}
     items = {str(index): child for index, child in enumerate(value)} if isinstance(value, tuple) else {}
     _all_known(inside, items)
-    return tuple(_changed(child, inside[index]) if index in inside else child for index, child in items.items())
+    return tuple(
+        _changed(child, inside[index]) if index in inside else child for index, child in items.items()
+    )
 
 
 def _all_known(names: Iterable[str], known: Iterable[str]) -> None:

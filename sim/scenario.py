@@ -35,7 +35,7 @@ from sim.choices import Counts, Shape
 from sim.ddtree import TreeSpec
 from sim.errors import ScenarioError
 from sim.uncertainty import checks
-from sim.uncertainty.stated import FORMS, Distribution
+from sim.uncertainty.stated import FORMS, Distributions, Named
 
 KINDS = ("length", "rates", "hazard", "mean_length", "quality", "trace")
 ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range", "counts"})
@@ -309,7 +309,7 @@ class Scenario(Strict):
     """What this scenario takes for granted; the report repeats it."""
     anchor: Anchor | None = None
     regression: Regression | None = None
-    uncertain: dict[str, Distribution] = {}
+    uncertain: Distributions = Field(default_factory=Named)
     """What is not known, by scenario key, figure (gpu.achieved_bandwidth_gb_s) or work.<family>.
 
     Figures and tables that are not named here are as uncertain as their source says.

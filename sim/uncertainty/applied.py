@@ -28,7 +28,9 @@ def with_figures(setup: Setup, values: Mapping[str, float]) -> Setup:
         short, _, key = name.partition(".")
         by_kind.setdefault(KINDS[short], {})[key] = float(value)
     held = entries(setup)
-    new: dict[Kind, Any] = held | {kind: catalog.with_values(held[kind], inside) for kind, inside in by_kind.items()}
+    new: dict[Kind, Any] = held | {
+        kind: catalog.with_values(held[kind], inside) for kind, inside in by_kind.items()
+    }
     gpu = new[Kind.GPU]
     machine = replace(
         setup.machine,

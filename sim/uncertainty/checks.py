@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from hwmodels import catalog
 from hwmodels.documents import dotted
 from hwmodels.entry import Figure
-from sim.uncertainty.keys import KINDS, Where, is_whole, place_of
-from sim.uncertainty.priors import Array, Choice, Integers, Prior, Uniform, Whole
+from sim.uncertainty.keys import KINDS, MEANS, TIMES_ALONE, Where, is_whole, place_of
+from sim.uncertainty.priors import Array, Choice, Coarse, Integers, Prior, Uniform, Whole
 from sim.uncertainty.stated import Distribution, Own
 
 if TYPE_CHECKING:
@@ -65,23 +65,45 @@ def _check_numbers(key: str, where: Where, values: list[Any]) -> None:
 
 
 def scenario_prior(scenario: Scenario, key: str, stated: Distribution) -> Prior:
-    """The distribution of a scenario key: whole numbers where it takes no others."""
+    """The distribution of a scenario key: whole numbers where it takes no others.
+
+    A key that a step is built by takes a few values alone, for each needs a step of its own.
+    """
     prior = stated.prior
-    if isinstance(prior, Choice) or not is_whole(key, type(scenario)):
+    if isinstance(prior, Choice):
         return prior
+    if is_whole(key, type(scenario)):
+        prior = _whole(prior)
+    return prior if key in TIMES_ALONE | MEANS else Coarse(prior)
+
+
+def _whole(prior: Prior) -> Prior:
+    """*prior* over whole numbers."""
     if isinstance(prior, Uniform):
         return Integers(ceil(prior.low), floor(prior.high))
     return Whole(prior)
 
 
 def drawn(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
-    """*scenario* with *values* of its keys, certain of all; ValueError where it is none."""
+    """*scenario* with *values* of its keys, certain of all; ValueError where it is none.
+
+    A mean that acceptance is solved for holds at the scenario's own tree, whatever is drawn.
+    """
     own = {
         key: int(value) if isinstance(value, float) and is_whole(key, type(scenario)) else value
         for key, value in values.items()
     }
-    certain = {"uncertain": {}, "acceptance.mean_length_range": None, "regression": None}
-    return with_keys(scenario, {**certain, **own})
+    certain: dict[str, Any] = {"uncertain": {}, "acceptance.mean_length_range": None, "regression": None}
+    return with_keys(scenario, {**certain, **_solved_at(scenario), **own})
+
+
+def _solved_at(scenario: Scenario) -> dict[str, Any]:
+    """Where the mean of a quality holds, spelled out."""
+    quality, at = scenario.acceptance.quality, scenario.asked_at
+    if quality is None or quality.mean_length is None or scenario.is_plain:
+        return {}
+    where = {"block": at.block, "budget": at.budget, "shape": at.shape.value, "top_k": at.top_k}
+    return {f"acceptance.quality.{key}": value for key, value in where.items()}
 
 
 def with_keys(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:

@@ -35,6 +35,13 @@ FIXED = frozenset(
 NAMED = frozenset({"model", "gpu", "interconnect", "host", "stack", "drafter.model"})
 """Scenario keys that name catalog entries, which have figures of their own."""
 
+TIMES_ALONE = frozenset(
+    {"experts.routing_correlation", "acceptance.step_correlation", "acceptance.decay_per_1k_context"}
+)
+"""Scenario keys that change times and lengths, but not how a step is built."""
+MEANS = frozenset({"acceptance.mean_length", "acceptance.quality.mean_length"})
+"""Scenario keys of what acceptance is solved for."""
+
 
 class Where(Enum):
     """What a key belongs to."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from sim.acceptance import Acceptance, AcceptanceModel
 from sim.drafting import acceptance_model, drafter_quality, landed, survival_model
+from sim.quality import DrafterQuality
 from sim.setup import Setup
 from sim.uncertainty.priors import Array
 
@@ -29,7 +31,11 @@ class Lengths:
     def model(self, mean_length: float) -> Acceptance:
         """The model whose mean is *mean_length*."""
         scenario = self._setup.scenario
-        if scenario.acceptance.quality is None or scenario.max_acceptance_length == 1 or self._low == self._high:
+        if (
+            scenario.acceptance.quality is None
+            or scenario.max_acceptance_length == 1
+            or self._low == self._high
+        ):
             return acceptance_model(self._setup, mean_length)
         means, survivals = self._curve
         survival = np.array([np.interp(mean_length, means, column) for column in survivals.T])
@@ -39,14 +45,21 @@ class Lengths:
 
     @cached_property
     def _curve(self) -> tuple[Array, Array]:
-        """(nodes,) means where the scenario asks for one, rising, and (nodes, depths) P(L > d) of its tree."""
+        """(nodes,) means that the scenario may ask for, rising, and (nodes, depths) P(L > d) of its tree."""
         scenario = self._setup.scenario
-        sd = scenario.acceptance.request_sd
-        ends = [drafter_quality(self._setup, mean) for mean in (self._low, self._high)]
-        shifts = np.linspace(ends[0].shift, ends[1].shift, NODES)
-        qualities = [ends[0].shifted(shift - ends[0].shift) for shift in shifts.tolist()]
-        means = np.array([landed(quality, scenario.asked_at, sd) for quality in qualities])
+        best, worst = (drafter_quality(self._setup, mean) for mean in (self._high, self._low))
+        landing = {quality.shift: self._landed(quality) for quality in (worst, best)}
+        while len(landing) < NODES:
+            # Half way where the means lie farthest apart: what a step of log-odds brings falls fast.
+            shifts = sorted(landing)
+            gaps = [landing[after] - landing[before] for before, after in pairwise(shifts)]
+            at = int(np.argmax(gaps))
+            middle = worst.shifted((shifts[at] + shifts[at + 1]) / 2 - worst.shift)
+            landing[middle.shift] = self._landed(middle)
+        qualities = [worst.shifted(shift - worst.shift) for shift in sorted(landing, key=landing.__getitem__)]
         survivals = np.array([q.survival(scenario.drafted)[: scenario.drafted.cap - 1] for q in qualities])
-        # A tree that jumps by whole nodes may land a little less with a better drafter.
-        order = np.argsort(means, kind="stable")
-        return means[order], survivals[order]
+        return np.array(sorted(landing.values())), survivals
+
+    def _landed(self, quality: DrafterQuality) -> float:
+        scenario = self._setup.scenario
+        return landed(quality, scenario.asked_at, scenario.acceptance.request_sd)

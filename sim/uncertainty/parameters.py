@@ -114,7 +114,7 @@ class Parameters:
         return Values({p.name: objects([p.best] * count) for p in self.items}, count)
 
     def draw(self, count: int, seed: int) -> Values:
-        """*count* draws; parameters that are the same unknown in two setups are drawn together by ``draws``."""
+        """*count* draws; see ``draws`` for those of several setups together."""
         (values,) = draws([self], count, seed)
         return values
 
@@ -203,8 +203,9 @@ def _figures(setup: Setup) -> Iterator[Parameter]:
 
 def _unused(setup: Setup, name: str) -> bool:
     """True for the catalog's routing correlation where the scenario has its own."""
-    asked = setup.scenario.experts.routing_correlation
-    return asked is not None and name == "model.experts.routing_correlation"
+    own = "experts.routing_correlation"
+    has = setup.scenario.experts.routing_correlation is not None or own in setup.scenario.uncertain
+    return has and name == f"model.{own}"
 
 
 def _figure_prior(stated: Distribution | None, figure: Figure) -> tuple[Prior | None, str]:

@@ -15,6 +15,8 @@ Column = NDArray[Any]
 """Values of one parameter, one a draw: floats, or objects where they are choices."""
 SIGMAS_OF_RANGE = 2.0
 """A range is read as so many standard deviations on either side."""
+VALUES = 16
+"""Of a distribution that is made coarse."""
 FARTHEST = 1e-6
 """Quantiles are kept this far from 0 and 1: a draw lies within 4.8 standard deviations."""
 
@@ -91,7 +93,7 @@ class Choice:
         """The values at *quantiles*."""
         count = len(self.options)
         picked = np.minimum((quantiles * count).astype(int), count - 1)
-        return objects(self.options)[picked]
+        return np.asarray(objects(self.options)[picked])
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class Integers:
 
     def at(self, quantiles: Array) -> Column:
         """The values at *quantiles*."""
-        return np.minimum(self.low + np.floor(quantiles * (self.high - self.low + 1)), self.high)
+        steps = np.floor(quantiles * (self.high - self.low + 1))
+        return np.asarray(np.minimum(self.low + steps, self.high))
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,18 @@ class Whole:
     def at(self, quantiles: Array) -> Column:
         """The values at *quantiles*."""
         return np.rint(self.prior.at(quantiles))
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """*prior* at the middles of ``VALUES`` equally likely parts."""
+
+    prior: Prior
+
+    def at(self, quantiles: Array) -> Column:
+        """The values at *quantiles*."""
+        part = np.minimum(np.floor(quantiles * VALUES), VALUES - 1)
+        return self.prior.at((part + 0.5) / VALUES)
 
 
 def objects(values: Sequence[Any]) -> Column:

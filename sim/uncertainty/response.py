@@ -26,14 +26,16 @@ from sim.records import RunResult
 from sim.scenario import Scenario
 from sim.setup import Setup
 from sim.uncertainty.applied import with_figures, with_scenario_keys
-from sim.uncertainty.keys import Where
+from sim.uncertainty.keys import TIMES_ALONE, Where
 from sim.uncertainty.lengths import Lengths
-from sim.uncertainty.parameters import Parameters, Values, mean_key
 from sim.uncertainty.mean_step import COUNTS, Step
+from sim.uncertainty.parameters import Parameters, Values, mean_key
 from sim.uncertainty.priors import Array
 
 NS = 1e-9
 Progress = Callable[[], None]
+Keys = tuple[tuple[str, Any], ...]
+"""Scenario keys and values."""
 
 
 def _silent() -> None:
@@ -43,8 +45,8 @@ def _silent() -> None:
 class Form(NamedTuple):
     """What decides how a step is built; setups of the same form differ in times and acceptance alone."""
 
-    keys: tuple[tuple[str, Any], ...]
-    """Values of scenario keys."""
+    keys: Keys
+    """Values of scenario keys that a step is built by."""
     requests: int
     verify_padding: int
     draft_padding: int
@@ -63,6 +65,8 @@ class Draw(NamedTuple):
     """One draw, ready to be timed."""
 
     setup: Setup
+    keys: Keys
+    """Other values of scenario keys."""
     form: Form
     factors: dict[str, float]
     """Of families of work, by name."""
@@ -80,9 +84,9 @@ class Response:
         self.parameters = Parameters.of(setup) if parameters is None else parameters
         self.runs = tuple(runs)
         self._steps: dict[Form, Step] = {}
-        self._setups: dict[tuple[tuple[str, Any], ...], Setup] = {(): setup}
-        self._lengths: dict[tuple[tuple[str, Any], ...], Lengths] = {}
-        self._known: dict[tuple[tuple[tuple[str, Any], ...], float | None], Acceptance] = {}
+        self._setups: dict[Keys, Setup] = {(): setup}
+        self._lengths: dict[Keys, Lengths] = {}
+        self._known: dict[tuple[Keys, float | None], Acceptance] = {}
 
     def throughput(self, values: Values, advance: Progress = _silent) -> Array:
         """(draws,) mean tok/s of all requests at *values*, without luck.
@@ -153,9 +157,9 @@ class Response:
             elif value != parameter.best:
                 keys.append((name, value))
         setup = with_figures(self._with_keys(tuple(keys)), figures)
-        return Draw(setup, _form(tuple(keys), setup), factors, mean)
+        return Draw(setup, tuple(keys), _form(tuple(keys), setup), factors, mean)
 
-    def _with_keys(self, keys: tuple[tuple[str, Any], ...]) -> Setup:
+    def _with_keys(self, keys: Keys) -> Setup:
         """The setup with other values of scenario *keys*, looked up once."""
         if keys not in self._setups:
             self._setups[keys] = with_scenario_keys(self.setup, dict(keys))
@@ -216,7 +220,7 @@ class Response:
 
     def _acceptance(self, draw: Draw) -> Acceptance:
         """The acceptance model of *draw*."""
-        keys, mean = draw.form.keys, draw.mean_length
+        keys, mean = draw.keys, draw.mean_length
         if mean == draw.setup.scenario.acceptance.asked_mean:
             mean = None
         if (keys, mean) not in self._known:
@@ -227,7 +231,7 @@ class Response:
 
     def _lengths_of(self, draw: Draw) -> Lengths:
         """Acceptance at any mean, for the scenario of *draw*."""
-        keys = draw.form.keys
+        keys = draw.keys
         if keys not in self._lengths:
             low, high = self.parameters[mean_key(self.setup)].prior.at(np.array([0.0, 1.0])).tolist()
             self._lengths[keys] = Lengths(self._with_keys(keys), low, high)
@@ -236,7 +240,7 @@ class Response:
     def _committed(self, run: RunResult, draw: Draw) -> tuple[int, int]:
         """Tokens and steps of *run* with the acceptance of *draw* and the same luck."""
         same = draw.mean_length in (None, self.setup.scenario.acceptance.asked_mean)
-        if same and draw.form == self._best[0].form:
+        if same and not draw.keys and draw.form == self._best[0].form:
             return run.tokens, run.steps
         load, seed = draw.setup.scenario.load, self.setup.scenario.seed
         users = range(load.concurrency)
@@ -250,8 +254,9 @@ def half_way(scenario: Scenario) -> int:
     return scenario.load.context_tokens + scenario.load.output_tokens // 2
 
 
-def _form(keys: tuple[tuple[str, Any], ...], setup: Setup) -> Form:
-    return Form(keys, setup.requests, setup.verify_padding, setup.draft_padding)
+def _form(keys: Keys, setup: Setup) -> Form:
+    built_by = tuple((key, value) for key, value in keys if key not in TIMES_ALONE)
+    return Form(built_by, setup.requests, setup.verify_padding, setup.draft_padding)
 
 
 def _seconds(costs: CostModel, work: Work, context: int, joined: float) -> float:
@@ -271,5 +276,3 @@ def _in_setup(work: Work, setup: Setup) -> Work:
         kernels = tuple((_in_setup(kernel, setup), times) for kernel, times in work.kernels)
         return replace(work, kernels=kernels)
     return work
-
-

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from hwmodels.documents import Strict
 from sim.uncertainty import priors
@@ -66,3 +66,13 @@ class Distribution(Strict):
         if self.choice is not None:
             return priors.Choice(self.choice)
         raise ValueError("what a figure states is the figure's to say")
+
+
+class Named(dict[str, Distribution]):
+    """Distributions by key. Nothing changes them once a scenario holds them, so that it can be hashed."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+Distributions = Annotated[dict[str, Distribution], AfterValidator(Named)]

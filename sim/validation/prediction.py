@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from hwmodels.estimate import Source
 from sim import batch
 from sim.batching import Batch
+from sim.families import Family, family_of
 from sim.graph import Component
 from sim.means import mean_times
 from sim.records import StepRecords
 from sim.scenario import Scenario
 from sim.setup import Setup, resolve
 from sim.simulate import Simulation
-from sim.families import Family, family_of
 from sim.validation.occupancy import occupancy
 from sim.validation.translation import Question
 
