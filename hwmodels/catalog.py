@@ -535,8 +535,10 @@ def _path(key: str) -> tuple[str, ...]:
 
 def _changed(value: Any, values: Mapping[tuple[str, ...], float]) -> Any:
     """*value* with the figures at the paths of *values* replaced."""
-    if isinstance(value, Figure):
+    if isinstance(value, Figure) and values.keys() == {()}:
         return value.model_copy(update={"value": values[()], "range": None})
+    if () in values or isinstance(value, Figure):
+        raise KeyError(f"{value!r} is not a figure, or has none inside")
     inside: dict[str, dict[tuple[str, ...], float]] = {}
     for (first, *rest), new in values.items():
         inside.setdefault(first, {})[tuple(rest)] = new
