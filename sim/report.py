@@ -296,22 +296,16 @@ def notes(answer: Answer) -> list[str]:
         found.append(f"Interrupted after all runs: the {answer.interrupted.value} is missing.")
     if answer.summary.throughput_tok_s.half_width is None:
         found.append(f"Fewer than {MIN_RUNS} runs: no interval is given.")
-    else:
+    elif answer.total is None:
         found.append("+- is the luck of the runs; what the figures themselves may be off by is not in it.")
-    found += total_notes(answer.total)
+    else:
+        found.append(
+            "+- is the luck of the runs. All drawn: with what figures, tables and fits leave open, not with"
+            " what the model lacks; a figure at one end of its range is off to the other side alone."
+        )
     found += batch_notes(answer.setup)
     found += drafting_notes(answer.setup)
     return found + [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]
-
-
-def total_notes(total: Total | None) -> list[str]:
-    """What the total band is and is not."""
-    if total is None:
-        return []
-    return [
-        "All drawn: figures within their ranges, tables and fits by their errors, the rest by its source;"
-        " a figure at the end of its range can only be off to one side. What the model lacks is not in it."
-    ]
 
 
 def batch_notes(setup: Setup) -> list[str]:

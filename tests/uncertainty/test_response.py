@@ -11,6 +11,7 @@ from builders import full_setup, small_setup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwmodels.work import GroupedExperts
 from sim import shipped
 from sim.drafting import acceptance_model
 from sim.records import RunResult
