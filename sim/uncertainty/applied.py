@@ -7,8 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from hwmodels import catalog
-from hwmodels.catalog import Gpu, Kind
-from hwmodels.cost import Machine, measured_gpu
+from hwmodels.basis import measured_gpu
+from hwmodels.catalog import Kind
+from hwmodels.devices import Gpu
+from hwmodels.machine import Machine
+from hwmodels.models import TargetModel
 from sim.setup import Setup, resolve
 from sim.uncertainty.checks import drawn
 from sim.uncertainty.keys import KINDS
@@ -40,7 +43,16 @@ def with_figures(setup: Setup, values: Mapping[str, float]) -> Setup:
         stack=new[Kind.STACK],
         tables_of=_tables_of(setup.machine, gpu),
     )
-    return replace(setup, machine=machine, model=new[Kind.MODEL], drafter=new[Kind.DRAFTER])
+    return replace(setup, machine=machine, model=_alike(new[Kind.MODEL]), drafter=new[Kind.DRAFTER])
+
+
+def _alike(model: TargetModel) -> TargetModel:
+    """*model* with tokens of one request no less alike than those of several, whatever was drawn."""
+    routed = model.experts
+    if routed is None or routed.token_correlation.value >= routed.routing_correlation.value:
+        return model
+    least = {"experts.token_correlation": routed.routing_correlation.value}
+    return catalog.with_values(model, least)
 
 
 def _tables_of(before: Machine, gpu: Gpu) -> Gpu:

@@ -59,7 +59,7 @@ def _check_numbers(key: str, where: Where, values: list[Any]) -> None:
     if any(isinstance(value, bool | str) for value in values):
         raise ValueError(f"needs numbers, got {values}")
     # Bandwidths and rates are divided by; a cost may be nothing.
-    may_be_nothing = where is Where.FIGURE and ("_us" in key or key.endswith("routing_correlation"))
+    may_be_nothing = where is Where.FIGURE and ("_us" in key or key.endswith("_correlation"))
     if min(values) < 0 or (min(values) == 0 and not may_be_nothing):
         raise ValueError(f"may not be drawn as {min(values):.4g}; a lognormal stays above 0")
 

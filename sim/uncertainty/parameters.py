@@ -202,10 +202,10 @@ def _figures(setup: Setup) -> Iterator[Parameter]:
 
 
 def _unused(setup: Setup, name: str) -> bool:
-    """True for the catalog's routing correlation where the scenario has its own."""
-    own = "experts.routing_correlation"
-    has = setup.scenario.experts.routing_correlation is not None or own in setup.scenario.uncertain
-    return has and name == f"model.{own}"
+    """True for the catalog's correlations of routing where the scenario has its own."""
+    asked = setup.scenario.experts.routing_correlation is not None
+    asked = asked or "experts.routing_correlation" in setup.scenario.uncertain
+    return asked and name in ("model.experts.routing_correlation", "model.experts.token_correlation")
 
 
 def _figure_prior(stated: Distribution | None, figure: Figure) -> tuple[Prior | None, str]:

@@ -196,7 +196,7 @@ class Response:
         setup = draw.setup
         context = half_way(setup.scenario)
         joined = setup.requests / max(1.0, setup.scenario.load.output_tokens / self._mean_length(draw))
-        works = [_in_setup(work, setup) for work in step.works(setup)]
+        works = [_in_setup(work, setup, setup.requests) for work in step.works(setup)]
         times = [_seconds(setup.costs, work, context, joined) for work in works]
         return np.array(times) * self._factors(step, draw.factors)
 
@@ -267,12 +267,12 @@ def _seconds(costs: CostModel, work: Work, context: int, joined: float) -> float
     return seconds * joined if isinstance(work, Prefill) else seconds
 
 
-def _in_setup(work: Work, setup: Setup) -> Work:
-    """*work* as it is in *setup*: routing decides how many experts it touches."""
+def _in_setup(work: Work, setup: Setup, requests: int) -> Work:
+    """*work* of *requests* as it is in *setup*: routing decides how many experts it touches."""
     if isinstance(work, GroupedExperts):
         assert setup.model.experts is not None
-        return routed_experts(setup, work.tokens, setup.model.experts)
+        return routed_experts(setup, requests, work.tokens // requests, setup.model.experts)
     if isinstance(work, Prefill):
-        kernels = tuple((_in_setup(kernel, setup), times) for kernel, times in work.kernels)
+        kernels = tuple((_in_setup(kernel, setup, 1), times) for kernel, times in work.kernels)
         return replace(work, kernels=kernels)
     return work

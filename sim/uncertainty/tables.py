@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from hwmodels import catalog
+from hwmodels.basis import measured_gpu
 from hwmodels.catalog import EntryT
-from hwmodels.cost import CostModel, Machine, measured_gpu
+from hwmodels.cost import CostModel
+from hwmodels.machine import Machine
 from hwmodels.uncertainty import unstated_spread
 from hwmodels.work import AllReduce, Gemm, GqaAttention, GroupedExperts, MlaAttention, Work
 from sim.uncertainty.priors import Array

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from hwmodels import catalog
-from hwmodels.cost import CostModel, Machine
+from hwmodels.cost import CostModel
+from hwmodels.devices import Gpu
 from hwmodels.estimate import Source
+from hwmodels.machine import Machine
 from hwmodels.uncertainty import unstated, unstated_spread
 from hwmodels.work import DType, Gemm
 
@@ -18,7 +20,7 @@ SHAPES = ((2112, 7168), (1536, 1536), (7168, 1024), (4608, 7168), (7168, 2304), 
 WORKS = [Gemm(m, n, k, DType.BF16) for m in (1, 9, 33, 128) for n, k in SHAPES]
 
 
-def costs(gpu: catalog.Gpu) -> CostModel:
+def costs(gpu: Gpu) -> CostModel:
     link, host, stack = catalog.interconnect("nvlink5"), catalog.host("xeon_dual"), catalog.stack("sglang")
     return CostModel(Machine(gpu, 8, link, host, stack))
 
