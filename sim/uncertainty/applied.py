@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from hwmodels import catalog
 from hwmodels.basis import measured_gpu
 from hwmodels.catalog import Kind
 from hwmodels.devices import Gpu
 from hwmodels.machine import Machine
 from hwmodels.models import TargetModel
+from sim.errors import ScenarioError
 from sim.setup import Setup, resolve
-from sim.uncertainty.checks import drawn
+from sim.uncertainty.checks import drawn, first_problem
 from sim.uncertainty.keys import KINDS
 from sim.uncertainty.parameters import entries
 
@@ -67,5 +70,14 @@ def _tables_of(before: Machine, gpu: Gpu) -> Gpu:
 
 
 def with_scenario_keys(setup: Setup, values: Mapping[str, Any]) -> Setup:
-    """*setup* of the scenario that has *values* of its keys instead; errors as ``resolve`` has them."""
-    return resolve(drawn(setup.scenario, values)) if values else setup
+    """*setup* of the scenario that has *values* of its keys instead; other errors as ``resolve`` has them.
+
+    ScenarioError where values that are possible one by one are not together.
+    """
+    if not values:
+        return setup
+    try:
+        return resolve(drawn(setup.scenario, values))
+    except ValidationError as problem:
+        together = ", ".join(f"{key}={value}" for key, value in values.items())
+        raise ScenarioError("scenario", 0, "uncertain", f"{together}: {first_problem(problem)}") from None

@@ -34,7 +34,7 @@ def problem_of(scenario: Scenario, key: str, stated: Distribution) -> str:
         else:
             _check_numbers(key, where, _extremes(stated.prior))
     except ValidationError as problem:
-        return _first(problem)
+        return first_problem(problem)
     except ValueError as problem:
         return str(problem)
     return ""
@@ -127,7 +127,7 @@ def figure_at(scenario: Scenario, key: str) -> Figure:
     return dict(catalog.figures(catalog.entry(kind, scenario.entries[kind])))[own]
 
 
-def _first(problem: ValidationError) -> str:
+def first_problem(problem: ValidationError) -> str:
     """What is wrong first, in one line."""
     found = problem.errors(include_url=False)[0]
     text = str(found["ctx"]["error"]) if found["type"] == "value_error" else found["msg"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hwmodels.work import GroupedExperts
 from sim import shipped
 from sim.drafting import acceptance_model
+from sim.errors import ScenarioError
 from sim.records import RunResult
 from sim.scenario import load
 from sim.setup import Setup, resolve
@@ -263,3 +264,9 @@ def test_the_total_is_wider_than_luck_in_every_reference_question() -> None:
         assert found is not None
         luck = np.quantile([run.throughput_tok_s for run in runs_of(name)], [0.05, 0.95])
         assert found.throughput_tok_s.p95 / found.throughput_tok_s.p5 > luck[1] / luck[0]
+
+
+def test_values_that_do_not_go_together_are_named() -> None:
+    wide = full_setup("acceptance={rates: [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3]}")
+    with pytest.raises(ScenarioError, match=r"uncertain: drafter\.block=5: acceptance has 7 positions"):
+        with_scenario_keys(wide, {"drafter.block": 5})
