@@ -21,7 +21,7 @@ class Basis:
         self.machine = machine
         self.database = perfdb.database(machine.gpu.perfdb)
         """Of tables that the shipped ones lack; None where it is not installed."""
-        self._measured_gpu = _measured_gpu(machine.gpu)
+        self._measured_gpu = machine.tables_of or measured_gpu(machine.gpu)
 
     def floor_seconds(self, work: GpuWork) -> float:
         """The datasheet bound of *work* on this GPU."""
@@ -73,7 +73,7 @@ class Basis:
         return self.machine.gpu.achieved_bandwidth_gb_s.value * GB
 
 
-def _measured_gpu(gpu: Gpu) -> Gpu:
+def measured_gpu(gpu: Gpu) -> Gpu:
     """The GPU whose tables *gpu* takes; itself where its own name is in no catalog."""
     own = gpu.name == gpu.measured_as and gpu.name not in catalog.names(Kind.GPU)
     return gpu if own else catalog.gpu(gpu.measured_as)

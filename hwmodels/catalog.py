@@ -8,6 +8,7 @@ name, or by path where the name ends in ``.yaml``.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -208,3 +209,50 @@ def _leaves(value: Any, key: str) -> list[tuple[str, Any]]:
     else:
         return [(key, value)]
     return [leaf for part, child in parts for leaf in _leaves(child, f"{key}{part}".lstrip("."))]
+
+
+def with_values(entry: EntryT, values: Mapping[str, float]) -> EntryT:
+    """*entry* with figures of other *values*, by their keys in ``figures``; those lose their range.
+
+    KeyError where *entry* has no such figure.
+    """
+    paths = {_path(key): value for key, value in values.items()}
+    changed = _changed(entry, paths)
+    assert isinstance(changed, type(entry))
+    return changed
+
+
+@cache
+def _path(key: str) -> tuple[str, ...]:
+    """``attention[0].reread_gb_s`` as its parts."""
+    return tuple(key.replace("[", ".").replace("]", "").split("."))
+
+
+def _changed(value: Any, values: Mapping[tuple[str, ...], float]) -> Any:
+    """*value* with the figures at the paths of *values* replaced."""
+    if isinstance(value, Figure) and values.keys() == {()}:
+        return value.model_copy(update={"value": values[()], "range": None})
+    if () in values or isinstance(value, Figure):
+        raise KeyError(f"{value!r} is not a figure, or has none inside")
+    inside: dict[str, dict[tuple[str, ...], float]] = {}
+    for (first, *rest), new in values.items():
+        inside.setdefault(first, {})[tuple(rest)] = new
+    if isinstance(value, Strict):
+        held = {name: getattr(value, name) for name in inside if name in type(value).model_fields}
+        _all_known(inside, held)
+        return value.model_copy(update={name: _changed(held[name], new) for name, new in inside.items()})
+    if isinstance(value, dict):
+        named = {str(getattr(key, "value", key)): key for key in value}
+        _all_known(inside, named)
+        return value | {named[name]: _changed(value[named[name]], new) for name, new in inside.items()}
+    items = {str(index): child for index, child in enumerate(value)} if isinstance(value, tuple) else {}
+    _all_known(inside, items)
+    return tuple(
+        _changed(child, inside[index]) if index in inside else child for index, child in items.items()
+    )
+
+
+def _all_known(names: Iterable[str], known: Iterable[str]) -> None:
+    unknown = sorted({*names} - {*known})
+    if unknown:
+        raise KeyError(f"no figure at {unknown[0]}")

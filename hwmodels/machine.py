@@ -22,3 +22,6 @@ class Machine:
     """Ask for this expert kernel where the stack knows several."""
     samples: Samples | None = None
     """Of the measured file that *gpu* names."""
+    tables_of: Gpu | None = None
+    """The GPU that *gpu*'s tables were measured on, where it is not the catalog's; figures of a GPU that are
+    not known exactly are the same ones in its tables and here, so that no table is carried over."""

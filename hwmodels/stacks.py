@@ -57,6 +57,11 @@ class AttentionKernel(Selector):
     """Where the table's growth with context is another build's: what each request's longest block of
     threads takes per 1,000 cached tokens, on top of the bytes of the whole batch."""
 
+    @property
+    def rows(self) -> Selector:
+        """Its rows alone: the same table whatever its figures are."""
+        return Selector(gpus=self.gpus, framework=self.framework, version=self.version, kernel=self.kernel)
+
 
 class AllReduceCutoff(Strict):
     """A size from which an engine hands AllReduces of *ranks* GPUs to another kernel, such as NCCL's.

@@ -72,13 +72,23 @@ def run(
             " change the scenario."
         ),
     ] = None,
+    no_uncertainty: Annotated[
+        bool,
+        typer.Option(
+            "--no-uncertainty", help="Only the luck of the runs; draw nothing of what is not known."
+        ),
+    ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
 ) -> None:
-    """Simulate whole decode runs of a scenario and report the distribution of throughput."""
+    """Simulate whole decode runs of a scenario and report the distribution of throughput.
+
+    Once at the best values of everything, and once with everything drawn that is not known exactly.
+    """
     from sim import files, output, report
     from sim.answer import answer, total_runs
+    from sim.uncertainty.total import DRAWS
 
     overrides = [*(set_ or [])]
     overrides += [f"runs={runs}"] if runs is not None else []
@@ -87,8 +97,10 @@ def run(
     folder = (out or Path("results/changed" if overrides else "results")) / path.stem
     files.prepare(folder)
     try:
-        with _progress(total_runs(setup), hidden=quiet or as_json) as advance:
-            result = answer(setup, engine, (lambda _: advance(),), tuple(overrides))
+        draws = 0 if no_uncertainty else DRAWS
+        with _progress(total_runs(setup) + draws, hidden=quiet or as_json) as advance:
+            heard = None if no_uncertainty else advance
+            result = answer(setup, engine, (lambda _: advance(),), tuple(overrides), heard)
     except KeyboardInterrupt:
         print("interrupted before the first run ended; nothing is written", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None

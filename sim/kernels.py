@@ -301,7 +301,7 @@ def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterat
     yield _dense(Gemm(tokens, routed.count, model.hidden, DType.BF16))
     yield Kernel(
         Component.EXPERTS,
-        _experts(setup, shape, routed),
+        routed_experts(setup, shape.requests, shape.queries, routed),
         launches=int(setup.machine.stack.dispatch.expert_kernels.value),
     )
     if beside:
@@ -320,14 +320,14 @@ def _two_streams(setup: Setup, tokens: int) -> bool:
     return overlap.shared_expert_stream and (most is None or tokens <= most)
 
 
-def _experts(setup: Setup, shape: PassShape, routed: RoutedExperts) -> GroupedExperts:
+def routed_experts(setup: Setup, requests: int, queries: int, routed: RoutedExperts) -> GroupedExperts:
     """What one rank does; of several groups that share the experts out, the busiest, for which all wait."""
     asked, own = setup.scenario.experts, (routed.routing_correlation.value, routed.token_correlation.value)
     between, within = own if asked.routing_correlation is None else (asked.routing_correlation,) * 2
-    effective = effective_tokens(shape.requests, shape.queries, between, within)
+    effective = effective_tokens(requests, queries, between, within)
     touched = experts_touched(effective, routed.count, routed.top_k)
     return GroupedExperts(
-        tokens=shape.own_tokens,
+        tokens=requests * queries,
         touched=busiest_group(touched, routed.count, asked.ep),
         experts=routed.count,
         top_k=routed.top_k,

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from hwmodels.estimate import Source
 from sim import batch
 from sim.batching import Batch
+from sim.families import Family, family_of
 from sim.graph import Component, IntArray
 from sim.means import BaseTimes, mean_times
 from sim.records import StepRecords
 from sim.scenario import Scenario
 from sim.setup import Setup, resolve
 from sim.simulate import Simulation
-from sim.validation.families import Family, family_of
 from sim.validation.occupancy import occupancy
 from sim.validation.translation import Question
 from sim.validation.workloads import DataSet

@@ -64,6 +64,11 @@ class Family(StrEnum):
     BARRIERS = "barriers"
 
 
+def names() -> tuple[Family, ...]:
+    """Every family there is, in alphabetical order."""
+    return tuple(sorted({*_NAMES.values(), *_TASKS.values()}))
+
+
 def family_of(work: Work) -> Family:
     """The family of *work*."""
     match work:
