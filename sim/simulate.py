@@ -116,14 +116,28 @@ class Simulation:
             mean = self.mean_times(contexts[steps], decoded.joined[steps])
             yield Chunk(decoded.lengths[steps], contexts[steps], mean, durations(mean, contexts[steps]))
 
-    def _durations(self, run: int) -> Callable[[MeanTimes, IntArray], IntArray]:
-        """Draws the durations of *run*, chunk after chunk, from mean times and contexts."""
+    def durations(self, run: int, contexts: IntArray, label_s: Array, factors: Array) -> IntArray:
+        """(steps, pieces) ns of the first steps of *run* if work took *factors* as long, with the same luck.
+
+        *label_s* (steps, labels) seconds at *contexts* (steps,), *factors* (labels,). Everything keeps the
+        relative deviation that it has at factors of 1, so a smaller factor makes no piece longer.
+        """
+        mean = mean_times(self.pieces, label_s * factors)
+        return self._durations(run, factors)(mean, contexts)
+
+    def _durations(
+        self, run: int, factors: Array | None = None
+    ) -> Callable[[MeanTimes, IntArray], IntArray]:
+        """Draws the durations of *run*, chunk after chunk, from mean times and contexts.
+
+        Samples know nothing of mean times: what is drawn from them takes *factors* (labels,) as long.
+        """
         seed, sampled = self.setup.scenario.seed, self._sampled
         noise = Noise(self._plan, seed, run)
         if sampled is None:
             return lambda mean, _: noise.durations(mean.kind_s)
         luck = luck_of_run(seed, run)
-        return lambda mean, contexts: noise.durations(*sampled.draw(luck, mean, contexts))
+        return lambda mean, contexts: noise.durations(*sampled.draw(luck, mean, contexts, factors))
 
     def mean_times(self, contexts: IntArray, joined: Array | None = None) -> MeanTimes:
         """What every piece takes on average at each of *contexts*, where *joined* requests join."""
