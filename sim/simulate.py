@@ -125,9 +125,7 @@ class Simulation:
         mean = mean_times(self.pieces, label_s * factors)
         return self._durations(run, factors)(mean, contexts)
 
-    def _durations(
-        self, run: int, factors: Array | None = None
-    ) -> Callable[[MeanTimes, IntArray], IntArray]:
+    def _durations(self, run: int, factors: Array | None = None) -> Callable[[MeanTimes, IntArray], IntArray]:
         """Draws the durations of *run*, chunk after chunk, from mean times and contexts.
 
         Samples know nothing of mean times: what is drawn from them takes *factors* (labels,) as long.

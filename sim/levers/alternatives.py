@@ -47,7 +47,14 @@ class Alternative:
 
 def choices(setup: Setup) -> list[Choice]:
     """All that *setup* could have instead, one thing at a time."""
-    return [*_trees(setup), *_capture(setup), *_builders(setup), *_engines(setup), *_experts(setup), *_gpus(setup)]
+    return [
+        *_trees(setup),
+        *_capture(setup),
+        *_builders(setup),
+        *_engines(setup),
+        *_experts(setup),
+        *_gpus(setup),
+    ]
 
 
 def evaluate(setup: Setup, choice: Choice) -> Alternative:
@@ -144,4 +151,4 @@ def _gpus(setup: Setup) -> Iterator[Choice]:
             continue
         host = gpu.usual_host or setup.scenario.host
         changes = {"gpu": name, "interconnect": gpu.usual_interconnect, "host": host, "experts.kernel": None}
-        yield Choice("GPU", f"{name}, {gpu.usual_interconnect}, {host}", changes)
+        yield Choice("GPU", f"GPU {name}", changes)

@@ -14,7 +14,7 @@ from hwmodels.catalog import Gpu
 from hwmodels.entry import Figure
 from hwmodels.estimate import Bound
 from sim.graph import Component, IntArray
-from sim.levers.kinds import Degree, Group, Lever, acts_on
+from sim.levers.kinds import WORSE, Degree, Group, Lever, acts_on
 from sim.levers.played import PlayedSteps, joining
 from sim.means import BaseTimes
 from sim.setup import Setup
@@ -33,12 +33,14 @@ class Effect:
     """Of the critical path; None where no time on it belongs to the lever."""
     tok_s: Mapping[Degree, float]
     """Throughput of all requests."""
+    worse_tok_s: float
+    """The same where it is 50 % worse."""
     bound_tok_s: Mapping[Degree, float] | None
     """Amdahl's bound: the critical path, shortened, and nothing else in the way."""
     elasticity: float
     """Per cent of throughput for a per cent of what the lever improves, over the first 10 %."""
     half_width: float
-    """Of the gain of the lever when free, relative, by the luck of the runs."""
+    """Of throughput over the scenario's with the lever free, relative to it, by the luck of the runs."""
 
     def gain(self, degree: Degree, base_tok_s: float) -> float:
         """Relative change of throughput."""
@@ -99,27 +101,23 @@ class LeverBench:
             return self._of_skew()
         return self._of_times(lever)
 
-    def factors(self, lever: Lever, degree: Degree) -> Array:
-        """(labels,) what *lever* leaves of each piece of work's time."""
-        kept = lever.kept(degree)
+    def factors(self, lever: Lever, kept: float) -> Array:
+        """(labels,) how long each piece of work takes where *lever* leaves *kept* of the time it acts on."""
         if lever is Lever.HBM_BANDWIDTH:
             return memory_factors(self.played, np.inf if kept == 0 else 1 / kept)
         return np.asarray(1 - self._acts_on[lever] * (1 - kept))
 
     def _of_times(self, lever: Lever) -> Effect:
-        factors = {degree: self.factors(lever, degree) for degree in Degree}
+        factors = {degree: self.factors(lever, lever.kept(degree)) for degree in Degree}
         whole = float(self._critical_s.sum())
         left = {degree: float(self._critical_s @ found) for degree, found in factors.items()}
         share = 1 - left[Degree.FREE] / whole
         bounds = {degree: self._tok_s_of_step(seconds) for degree, seconds in left.items()}
-        return self._effect(lever, lambda degree: self.played.step_ns(factors[degree]), share, bounds)
+        return self._effect(lever, lambda kept: self.played.step_ns(self.factors(lever, kept)), share, bounds)
 
     def _of_skew(self) -> Effect:
         ones = self.played.unchanged
-        return self._effect(
-            Lever.ARRIVAL_SKEW,
-            lambda degree: self.played.step_ns(ones, skew=Lever.ARRIVAL_SKEW.kept(degree)),
-        )
+        return self._effect(Lever.ARRIVAL_SKEW, lambda kept: self.played.step_ns(ones, skew=kept))
 
     def _of_acceptance(self) -> Effect:
         """The gap between the mean length and the longest one closed by 10 %, 50 %, altogether."""
@@ -129,8 +127,15 @@ class LeverBench:
         tok_s = {degree: self._with_length(length) for degree, length in lengths.items()}
         tenth = Degree.TENTH
         grown = log(lengths[tenth] / mean)
-        elasticity = log(tok_s[tenth] / self.base.tok_s) / grown if grown else 0.0
-        return Effect(Lever.ACCEPTANCE, None, tok_s, None, elasticity, 0.0)
+        return Effect(
+            lever=Lever.ACCEPTANCE,
+            share=None,
+            tok_s=tok_s,
+            worse_tok_s=self._with_length(mean - Degree.HALF.value * (mean - 1)),
+            bound_tok_s=None,
+            elasticity=log(tok_s[tenth] / self.base.tok_s) / grown if grown else 0.0,
+            half_width=0.0,
+        )
 
     def _with_length(self, length: float) -> float:
         """Throughput at another mean length: requests stay shorter, so that more join in a step."""
@@ -144,21 +149,27 @@ class LeverBench:
     def _effect(
         self,
         lever: Lever,
-        step_ns: Callable[[Degree], IntArray],
+        step_ns: Callable[[float], IntArray],
         share: float | None = None,
         bounds: Mapping[Degree, float] | None = None,
     ) -> Effect:
-        played = {degree: step_ns(degree) for degree in Degree}
+        played = {degree: step_ns(lever.kept(degree)) for degree in Degree}
         tok_s = {degree: self.played.tok_s(found) for degree, found in played.items()}
         faster = 1 + Degree.TENTH.value if lever.is_rate else 1 / (1 - Degree.TENTH.value)
         return Effect(
             lever=lever,
             share=share,
             tok_s=tok_s,
+            worse_tok_s=self.played.tok_s(step_ns(WORSE)),
             bound_tok_s=bounds,
             elasticity=log(tok_s[Degree.TENTH] / self.base.tok_s) / log(faster),
-            half_width=half_width(self._base_ns.mean(axis=1) / played[Degree.FREE].mean(axis=1)) or 0.0,
+            half_width=self._luck(played[Degree.FREE]),
         )
+
+    def _luck(self, step_ns: IntArray) -> float:
+        """Half width of the ratio of throughputs, relative to it."""
+        ratios = self._base_ns.mean(axis=1) / step_ns.mean(axis=1)
+        return (half_width(ratios) or 0.0) / float(ratios.mean())
 
     def _tok_s_of_step(self, seconds: float) -> float:
         """Of steps that take *seconds*; at least a nanosecond, where nothing is left of one."""
@@ -166,12 +177,12 @@ class LeverBench:
 
 
 def memory_factors(played: PlayedSteps, times: float) -> Array:
-    """(labels,) what is left of each piece of work's time with *times* the HBM bandwidth, peak and achieved."""
+    """(labels,) what *times* the HBM bandwidth, peak and achieved, leaves of each piece of work's time."""
     simulation = played.simulation
     setup = _with_memory(simulation.setup, times)
     joined = np.array([joining(simulation)])
     faster_s = BaseTimes(setup, simulation.pieces).seconds(played.contexts[:1], joined)[0]
-    factors = np.divide(faster_s, played.label_s, out=played.unchanged, where=played.label_s > 0)
+    factors: Array = np.divide(faster_s, played.label_s, out=played.unchanged, where=played.label_s > 0)
     if setup.machine.samples is not None:
         _scale_samples(factors, played, times)
     return factors

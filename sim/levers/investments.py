@@ -41,7 +41,7 @@ class Plan(Strict):
     """The question it answers, in one sentence."""
     base: str
     """A shipped scenario's name, or a scenario file beside this one."""
-    set: dict[str, Any] = {}
+    set: dict[str, Any] = Field(default_factory=dict)
     """Scenario keys changed in all combinations."""
     investments: tuple[Investment, ...] = Field(min_length=1, max_length=MAX_INVESTMENTS)
     beside: Investment | None = None
@@ -169,7 +169,9 @@ def _return(setup: Setup, advance: Callable[[], None]) -> Return:
     advance()
     return Return(
         tok_s=played.tok_s(step_ns),
-        range_tok_s=None if ends is None else (played.tok_s(step_ns, ends[0]), played.tok_s(step_ns, ends[1])),
+        range_tok_s=None
+        if ends is None
+        else (played.tok_s(step_ns, ends[0]), played.tok_s(step_ns, ends[1])),
     )
 
 

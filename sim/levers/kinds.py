@@ -20,6 +20,8 @@ from sim.setup import Setup
 
 Array = NDArray[np.float64]
 SMALLEST_MESSAGE_BYTES = 1
+WORSE = 1.5
+"""Times as long, for the other side of a tornado: a time 50 % longer, a rate divided by this."""
 
 
 class Degree(Enum):
@@ -84,7 +86,8 @@ class Lever(Enum):
         """What is left of the time that it acts on."""
         if degree is Degree.FREE:
             return 0.0
-        return 1 / (1 + degree.value) if self.is_rate else 1 - degree.value
+        better: float = degree.value
+        return 1 / (1 + better) if self.is_rate else 1 - better
 
 
 ON_WORK = tuple(lever for lever in Lever if lever.group is not Group.PARAMETER)
@@ -135,13 +138,14 @@ def acts_on(setup: Setup, labels: tuple[Label, ...]) -> dict[Lever, Array]:
 
 
 def _shares(setup: Setup, label: Label) -> dict[Lever, float]:
-    found = {_own(label): 1.0} if _own(label) is not None else {}
+    own = _own(label)
+    found: dict[Lever, float] = {} if own is None else {own: 1.0}
     if isinstance(label.work, AllReduce):
         found |= _transfer_shares(setup, label.work)
     found[Lever.HOST if is_on_host(label) else Lever.DEVICES] = 1.0
     if label.component is not Component.EXPERTS:
         found[Lever.REST] = 1.0
-    return {lever: share for lever, share in found.items() if lever is not None}
+    return found
 
 
 def _own(label: Label) -> Lever | None:
@@ -167,5 +171,3 @@ def _transfer_shares(setup: Setup, work: AllReduce) -> dict[Lever, float]:
 def is_on_host(label: Label) -> bool:
     """True for what the host does or waits for: Python, trees, launches, copies."""
     return isinstance(label.work, HostWork | GraphLaunch | EagerLaunch | Copy)
-
-

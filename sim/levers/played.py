@@ -63,14 +63,11 @@ class PlayedSteps:
         """(runs, steps) ns."""
         graph = self.simulation.pieces.graph
         return np.array(
-            [
-                batch.play(graph, self.durations(run, factors, skew)).max(axis=1)
-                for run in range(self.runs)
-            ]
+            [batch.play(graph, self.durations(run, factors, skew)).max(axis=1) for run in range(self.runs)]
         )
 
     def tok_s(self, step_ns: IntArray, mean_length: float | None = None) -> float:
-        """Tokens per second of all requests in steps of *step_ns*; *mean_length* instead of the scenario's."""
+        """Tokens per second of all requests in steps of *step_ns*, with *mean_length* or the scenario's."""
         length = self.simulation.acceptance.mean_length() if mean_length is None else mean_length
         return self.simulation.setup.requests * length / (float(step_ns.mean()) * NS)
 
@@ -96,7 +93,7 @@ def joining(simulation: Simulation) -> float:
 
 
 def same_work(graph: StepGraph) -> IntArray:
-    """(ranks, pieces of a rank) what every rank does, in the same order; SimulationError where one differs."""
+    """(ranks, pieces of a rank) what every rank does, in order; SimulationError where one differs."""
     ranks = sorted({op.rank for op in graph.ops if op.rank is not None})
     found = [[at for at, op in enumerate(graph.ops) if op.rank == rank] for rank in ranks]
     if len({tuple(graph.ops[at].work for at in row) for row in found}) > 1:
@@ -105,14 +102,14 @@ def same_work(graph: StepGraph) -> IntArray:
 
 
 def drawn_together(durations: IntArray, ranks: IntArray, skew: float) -> IntArray:
-    """*durations* (steps, pieces) whose ranks differ from their mean *skew* (0 to 1) times as much.
+    """*durations* (steps, pieces) whose ranks differ from their mean *skew* times as much.
 
-    Step time is a convex function of durations, and swapping two ranks leaves it as it is; so the
-    step with every rank at the mean is no longer than the drawn one, nor is any step between the
-    two. Rounding is down, so that this holds for integers.
+    For a *skew* up to 1: step time is a convex function of durations, and swapping two ranks leaves
+    it as it is; so the step with every rank at the mean is no longer than the drawn one, nor is any
+    step between the two. Rounding is down, so that this holds for integers.
     """
     closer = durations.copy()
     of_ranks = durations[:, ranks]
     mean = of_ranks.mean(axis=1, keepdims=True)
-    closer[:, ranks] = np.floor(mean + skew * (of_ranks - mean)).astype(np.int64)
+    closer[:, ranks] = np.maximum(np.floor(mean + skew * (of_ranks - mean)), 0).astype(np.int64)
     return closer
