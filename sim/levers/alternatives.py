@@ -86,8 +86,13 @@ def follows_from_tree(scenario: Scenario) -> bool:
     return scenario.acceptance.quality is not None and not scenario.is_plain
 
 
+def builds_tree(scenario: Scenario) -> bool:
+    """Whether a step builds a tree out of what a block drafter gives."""
+    return scenario.tree.shape is Shape.DDTREE and not scenario.is_plain
+
+
 def _trees(setup: Setup) -> Iterator[Choice]:
-    """Half and twice the block and the budget; the drafter stays as accurate as it is."""
+    """Half and twice the block and the budget, or the chain; the drafter stays as accurate as it is."""
     scenario = setup.scenario
     if not follows_from_tree(scenario):
         return
@@ -99,6 +104,12 @@ def _trees(setup: Setup) -> Iterator[Choice]:
         "acceptance.quality.top_k": at.top_k if at.shape is Shape.EAGLE else None,
         "acceptance.mean_length_range": None,
     }
+    if scenario.tree.shape is Shape.CHAIN:
+        for nodes in (scenario.drafted.nodes // 2, scenario.drafted.nodes * 2):
+            if 1 <= nodes < MAX_BLOCK:
+                longer = {"drafter.block": nodes + 1, "tree.budget": nodes}
+                yield Choice("chain", f"chain of {nodes}", {**held, **longer})
+        return
     for block in (scenario.drafter.block // 2, scenario.drafter.block * 2):
         if 2 <= block <= MAX_BLOCK:
             yield Choice("block", f"block {block}", {**held, "drafter.block": block})
@@ -118,7 +129,7 @@ def _capture(setup: Setup) -> Iterator[Choice]:
 
 def _builders(setup: Setup) -> Iterator[Choice]:
     scenario = setup.scenario
-    if scenario.is_plain or scenario.tree.shape is not Shape.DDTREE:
+    if not builds_tree(scenario):
         return
     on_host = scenario.tree.builder is TreeBuilder.HOST
     other = TreeBuilder.GPU if on_host else TreeBuilder.HOST
@@ -132,7 +143,7 @@ def _engines(setup: Setup) -> Iterator[Choice]:
         yield Choice("engine", f"stack {STOCK}", {"stack": STOCK})
         return
     yield Choice("engine", f"stack {NATIVE}", {"stack": NATIVE})
-    if not scenario.is_plain and scenario.tree.builder is TreeBuilder.HOST:
+    if builds_tree(scenario) and scenario.tree.builder is TreeBuilder.HOST:
         on_gpu = {"stack": NATIVE, "tree.builder": TreeBuilder.GPU.value}
         yield Choice("engine", f"stack {NATIVE}, tree built on the GPU", on_gpu)
 

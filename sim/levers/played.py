@@ -9,6 +9,7 @@ in-order lanes so does every step: a better part never lowers throughput, whatev
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from sim import batch
 from sim.critical import critical_time
 from sim.errors import SimulationError
 from sim.graph import IntArray, StepGraph
-from sim.simulate import Simulation
+from sim.simulate import DrawnSteps, Simulation
 
 Array = NDArray[np.float64]
 RUNS = 64
@@ -53,10 +54,15 @@ class PlayedSteps:
         """(labels,) factors of 1."""
         return np.ones(len(self.label_s))
 
+    @cached_property
+    def _drawn(self) -> list[DrawnSteps]:
+        """The luck of each run."""
+        return [self.simulation.drawn(run, self.contexts) for run in range(self.runs)]
+
     def durations(self, run: int, factors: Array, skew: float = 1.0) -> IntArray:
         """(steps, pieces) ns of *run*, work taking *factors* (labels,) and ranks differing *skew* times."""
         label_s = np.tile(self.label_s, (len(self.contexts), 1))
-        drawn = self.simulation.durations(run, self.contexts, label_s, factors)
+        drawn = self._drawn[run].durations(label_s, factors)
         return drawn if skew == 1 else drawn_together(drawn, self.ranks, skew)
 
     def step_ns(self, factors: Array, skew: float = 1.0) -> IntArray:

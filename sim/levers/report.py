@@ -34,6 +34,8 @@ SMALL_GAIN = 0.005
 """Gains below this are not worth a word."""
 HIDDEN = 0.75
 """A lever whose gain is less than this share of Amdahl's bound is called overlapped."""
+NO_BOUND = 1e4
+"""A bound beyond this says that nothing else is on the critical path."""
 ALIKE = 1.1
 """Two gains within this factor of one another are called alike."""
 DEGREES_NOTE = (
@@ -159,7 +161,8 @@ def _gain(study: Study, effect: Effect, degree: Degree) -> str:
 def _bound(study: Study, effect: Effect) -> str:
     if effect.bound_tok_s is None:
         return ""
-    return change(effect.bound_tok_s[Degree.FREE] / study.base.tok_s)
+    ratio = effect.bound_tok_s[Degree.FREE] / study.base.tok_s
+    return "no bound" if ratio > NO_BOUND else change(ratio)
 
 
 def per_cent(value: float) -> str:
