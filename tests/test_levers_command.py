@@ -51,21 +51,19 @@ def test_one_scenario_is_reported_drawn_and_written(folder: Path) -> None:
     assert float(rows["expert GEMM"]["tok_s_free"]) > float(rows["expert GEMM"]["tok_s_tenth"])
 
 
-def test_several_scenarios_share_a_table(folder: Path) -> None:
-    done = sim("levers", "small.yaml", "plain.yaml", "--no-pictures", cwd=folder)
+def test_several_scenarios_share_a_table_and_changes_have_a_folder_of_their_own(folder: Path) -> None:
+    options = ("--no-pictures", "--set", "tree.budget=0")
+    done = sim("levers", "small.yaml", "plain.yaml", *options, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "B of step" in done.stdout
-    assert "verhead dominates" in done.stdout or "verhead does not dominate" in done.stdout
-    assert {path.suffix for path in (folder / "results/levers/small-plain").iterdir()} == {
-        ".txt",
-        ".json",
-        ".csv",
-    }
+    assert "verhead d" in done.stdout
+    there = folder / "results/changed/levers/small-plain"
+    assert {path.suffix for path in there.iterdir()} == {".txt", ".json", ".csv"}
 
 
 def test_json_is_one_object_and_the_same_twice(folder: Path) -> None:
     first, second = (
-        sim("levers", "small.yaml", "--json", "--no-pictures", "--out", name, cwd=folder) for name in "ab"
+        sim("levers", "plain.yaml", "--json", "--no-pictures", "--out", name, cwd=folder) for name in "ab"
     )
     assert first.stdout == second.stdout
     assert first.stderr == ""
@@ -76,12 +74,6 @@ def test_json_is_one_object_and_the_same_twice(folder: Path) -> None:
         assert gains == sorted(gains)
         assert lever["tok_s"]["free"] == pytest.approx(base * (1 + gains[2]))
     assert sum(found["critical_path"].values()) == pytest.approx(1)
-
-
-def test_changes_go_to_a_folder_of_their_own(folder: Path) -> None:
-    done = sim("levers", "small.yaml", "--set", "stack=native", "--no-pictures", "--quiet", cwd=folder)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert (folder / "results/changed/levers/small/report.txt").is_file()
 
 
 def test_investments_are_combined(folder: Path) -> None:
