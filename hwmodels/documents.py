@@ -316,7 +316,8 @@ def known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
             current = [found for field in fields for found in _submodels(field.annotation)]
         elif tagged:
             current = tagged
-    return list(dict.fromkeys(key for member in current for key in member.model_fields))
+    named = (item for member in current for item in member.model_fields.items())
+    return list(dict.fromkeys(field.alias or name for name, field in named))
 
 
 def _submodels(annotation: Any) -> list[type[BaseModel]]:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hwmodels import perfdb, tables
-from hwmodels.catalog import AttentionKernel, QueryScaling
 from hwmodels.estimate import Source
 from hwmodels.perfdb import Database
+from hwmodels.stacks import AttentionKernel, QueryScaling
 from hwmodels.tables import ExpertShape, ExpertsLine, Grid, HeadShape
 from hwmodels.work import DType, Gemm, GqaAttention, GroupedExperts, MlaAttention
 
@@ -43,10 +43,10 @@ def latent_attention(gpu: str, kernels: Sequence[AttentionKernel], work: MlaAtte
     """
     for kernel in _on(gpu, kernels):
         for dtype in _caches(work.dtype):
-            counts = tables.mla_heads(gpu, kernel, dtype)
+            counts = tables.mla_heads(gpu, kernel.rows, dtype)
             if counts:
                 heads = min((count for count in counts if count >= work.heads), default=counts[-1])
-                grid = tables.mla_decode(gpu, kernel, heads, dtype)
+                grid = tables.mla_decode(gpu, kernel.rows, heads, dtype)
                 assert grid is not None
                 caveat = _caveat(
                     work.dtype, dtype, None if heads == work.heads else f"for {work.heads} heads"
@@ -65,16 +65,16 @@ def grouped_attention(
     wanted = HeadShape(work.heads, work.kv_heads, work.head_dim)
     for dtype in _caches(work.dtype):
         for kernel in _on(gpu, kernels):
-            grid = tables.gqa_decode(gpu, kernel, wanted, dtype)
+            grid = tables.gqa_decode(gpu, kernel.rows, wanted, dtype)
             if grid is not None:
                 return [(FoundGrid(kernel, grid, _caveat(work.dtype, dtype, None)), wanted)]
     for dtype in _caches(work.dtype):
         found = [
             (FoundGrid(kernel, grid, _caveat(work.dtype, dtype, "a lower bound for more heads")), shape)
             for kernel in _on(gpu, kernels)
-            for shape in tables.gqa_shapes(gpu, kernel, dtype)
+            for shape in tables.gqa_shapes(gpu, kernel.rows, dtype)
             if all(small <= large for small, large in zip(shape, wanted, strict=True))
-            if (grid := tables.gqa_decode(gpu, kernel, shape, dtype)) is not None
+            if (grid := tables.gqa_decode(gpu, kernel.rows, shape, dtype)) is not None
         ]
         if found:
             return found

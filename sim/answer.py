@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from hwmodels.work import EagerLaunch, GraphLaunch
+from hwmodels.work import EagerLaunch, GraphLaunch, LooseLaunch
 from sim.causes import Explanation, explain
 from sim.choices import EngineName
 from sim.graph import StepGraph
@@ -16,6 +17,7 @@ from sim.setup import LaunchMode, Setup
 from sim.simulate import Listener, Simulation, play
 from sim.statistics import Spread, Summary, spread, summarise
 from sim.tally import Tally
+from sim.uncertainty.total import Total, total
 
 
 class Stage(Enum):
@@ -24,6 +26,7 @@ class Stage(Enum):
     RUNS = "runs"
     RANGE = "range of mean acceptance lengths"
     CAUSES = "causes of a regression"
+    TOTAL = "total band, with parameters drawn"
     REPLAY = "check on SimPy"
 
 
@@ -60,6 +63,8 @@ class Answer:
     summary: Summary
     comparison: Comparison | None
     range_ends: tuple[RangeEnd, ...]
+    total: Total | None
+    """With all drawn that is not known; None where that was not asked for, or it was interrupted."""
     explanation: Explanation | None
     """Cause by cause, where the scenario names another that it is slower than."""
     overrides: tuple[str, ...]
@@ -75,8 +80,11 @@ def answer(
     engine: EngineName = EngineName.BATCH,
     listeners: tuple[Listener, ...] = (),
     overrides: tuple[str, ...] = (),
+    advance: Callable[[], None] | None = None,
 ) -> Answer:
-    """Run the scenario and both ends of its acceptance range.
+    """Run the scenario and both ends of its acceptance range, then draw all parameters that are not known.
+
+    *advance* hears of every such draw; without it nothing is drawn.
 
     The first runs of the batch engine are replayed on SimPy; SimulationError where the
     two differ. An interrupt after the first run ends the work early and keeps what was
@@ -85,7 +93,7 @@ def answer(
     simulation = Simulation(setup, engine)
     tally = Tally(simulation.graph.lanes, simulation.measured_file)
     ends: list[RangeEnd] = []
-    replayed, explanation, cut = None, None, Stage.RUNS
+    replayed, explanation, drawn, cut = None, None, None, Stage.RUNS
     try:
         for run in play(simulation, setup.scenario.runs, listeners):
             tally.add(run)
@@ -94,6 +102,9 @@ def answer(
             ends.append(_range_end(setup, engine, mean_length, listeners))
         cut = Stage.CAUSES
         explanation = explain(setup.scenario)
+        cut = Stage.TOTAL
+        if advance is not None:
+            drawn = total(setup, tally.experiment().runs, advance)
         cut = Stage.REPLAY
         if engine is EngineName.BATCH:
             replayed = replay(simulation, tally.experiment().in_full[:WHOLE_RUNS])
@@ -112,6 +123,7 @@ def answer(
         summary=summary,
         comparison=compare(setup.scenario.anchor, summary),
         range_ends=tuple(ends),
+        total=drawn,
         explanation=explanation,
         overrides=overrides,
         replayed=replayed,
@@ -158,6 +170,6 @@ def launch_counts(answer: Answer) -> tuple[int, int]:
     """
     works = [op.work for op in answer.graph.ops]
     graphs = [work.nodes for work in works if isinstance(work, GraphLaunch)]
-    eager = [work.kernels for work in works if isinstance(work, EagerLaunch)]
+    eager = [work.kernels for work in works if isinstance(work, EagerLaunch | LooseLaunch)]
     one_graph = answer.setup.verify_launch is LaunchMode.GRAPH
     return (max(graphs, default=0) if one_graph else 0), sum(eager)

@@ -20,6 +20,7 @@ from sim import scenario as scenarios
 from sim import setup as setups
 from sim.scenario import Scenario
 from sim.simulate import Simulation, play
+from sim.uncertainty.checks import with_keys
 
 RUNS = 32
 """Runs of every variant, with the same luck; a share is known to about a per cent of throughput."""
@@ -120,14 +121,7 @@ def _at(data: dict[str, Any], key: str) -> Any:
 
 def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     """*scenario* with *changes* (key to value); ValueError where they do not fit together."""
-    data = scenario.model_dump(mode="json")
-    for key, value in changes.items():
-        *outer, last = key.split(".")
-        owner = data
-        for part in outer:
-            owner = owner[part]
-        owner[last] = value
-    return Scenario.model_validate({**data, "regression": None}, strict=False)
+    return with_keys(scenario, {**changes, "regression": None})
 
 
 def _tok_s(scenario: Scenario) -> float:

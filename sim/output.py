@@ -21,6 +21,7 @@ from sim.drafting import required_accuracy
 from sim.graph import Component, Phase
 from sim.setup import LaunchMode, Setup
 from sim.statistics import Spread, Summary
+from sim.uncertainty.total import Band, Total
 
 FORMAT_VERSION = 1
 """1 (2026-11): first."""
@@ -41,6 +42,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
             {"mean_length": end.mean_length, "throughput_tok_s": _spread(end.throughput_tok_s)}
             for end in answer.range_ends
         ],
+        "total": _total(answer.total),
         "required_accuracy": [
             {
                 "mean_length": mean,
@@ -70,6 +72,32 @@ def summary_object(answer: Answer) -> dict[str, Any]:
             **({"measured_sha256": samples.sha256} if samples is not None else {}),
         },
     }
+
+
+def _total(total: Total | None) -> dict[str, Any] | None:
+    """Throughput with parameters drawn; null where that was not asked for."""
+    if total is None:
+        return None
+    return {
+        "throughput_tok_s": _band(total.throughput_tok_s),
+        "without_luck_tok_s": _band(total.without_luck),
+        "draws": total.draws,
+        "seed": total.seed,
+        "parameters": total.parameters,
+        "swings": [
+            {
+                "name": swing.name,
+                "basis": swing.basis,
+                "values": [_rounded(v) if isinstance(v, float) else v for v in swing.values],
+                "tok_s": [_rounded(v) for v in swing.tok_s],
+            }
+            for swing in total.swings
+        ],
+    }
+
+
+def _band(band: Band) -> dict[str, float]:
+    return {key: _rounded(value) for key, value in asdict(band).items()}
 
 
 def summary_fields(summary: Summary) -> dict[str, Any]:

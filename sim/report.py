@@ -20,6 +20,7 @@ from sim.replay import Replay
 from sim.scenario import CapturePolicy
 from sim.setup import LaunchMode, Setup
 from sim.statistics import MIN_RUNS, Spread, Summary
+from sim.uncertainty.total import SHOWN, Swing, Total
 
 WIDTH = 110
 BAR_WIDTH = 18
@@ -32,9 +33,10 @@ def lines(answer: Answer) -> list[str]:
     parts: list[RenderableType] = [
         Text(headline(answer)),
         Text(),
-        quantities(answer.summary),
+        quantities(answer.summary, answer.total),
         *(Text(line) for line in latency_lines(answer.summary)),
         *(Text(line) for line in range_lines(answer)),
+        *(Text(line) for line in total_lines(answer.total)),
         Text(histogram(answer.summary)),
         Text(),
         side_by_side(breakdown(answer.summary), utilisation(answer.summary)),
@@ -96,8 +98,8 @@ def capacity_line(setup: Setup) -> str:
     return f"capacity limited: {setup.requests} of {setup.scenario.load.concurrency} requests fit"
 
 
-def quantities(summary: Summary) -> Table:
-    """Throughput, step time and acceptance length with their intervals and quantiles."""
+def quantities(summary: Summary, total: Total | None = None) -> Table:
+    """Throughput, step time and acceptance length with their intervals and quantiles; the *total* beside."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("")
     for name in ("mean", "P5", "P50", "P95"):
@@ -118,6 +120,10 @@ def quantities(summary: Summary) -> Table:
         table.add_row(
             name, with_half_width(value), *(number(q) for q in (value.p5, value.p50, value.p95)), unit
         )
+        if total is not None and value is summary.throughput_tok_s:
+            band = total.throughput_tok_s
+            shown = map(number, (band.mean, band.p5, band.p50, band.p95))
+            table.add_row("  all drawn", *shown, "tok/s, luck and what is not known")
     return table
 
 
@@ -160,6 +166,23 @@ def range_lines(answer: Answer) -> list[str]:
         for end in answer.range_ends
     )
     return [f"Not luck but not known: {ends}."]
+
+
+def total_lines(total: Total | None) -> list[str]:
+    """What was drawn, and what moves the answer most."""
+    if total is None:
+        return []
+    several = f"{total.parameters} parameters drawn {total.draws} times; {len(total.swings)} move it alone"
+    if not total.swings:
+        return [f"{several}."]
+    return [f"{several}, most of all:", *(f"  {swing_line(swing)}" for swing in total.swings[:SHOWN])]
+
+
+def swing_line(swing: Swing) -> str:
+    """What one parameter does alone."""
+    values = " to ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in swing.values)
+    tok_s = " to ".join(map(number, swing.tok_s))
+    return f"{swing.name}, {values}: {tok_s} tok/s ({swing.basis})"
 
 
 def histogram(summary: Summary) -> str:
@@ -273,8 +296,13 @@ def notes(answer: Answer) -> list[str]:
         found.append(f"Interrupted after all runs: the {answer.interrupted.value} is missing.")
     if answer.summary.throughput_tok_s.half_width is None:
         found.append(f"Fewer than {MIN_RUNS} runs: no interval is given.")
-    else:
+    elif answer.total is None:
         found.append("+- is the luck of the runs; what the figures themselves may be off by is not in it.")
+    else:
+        found.append(
+            "+- is the luck of the runs. All drawn: with what figures, tables and fits leave open, not with"
+            " what the model lacks; a figure at one end of its range is off to the other side alone."
+        )
     found += batch_notes(answer.setup)
     found += drafting_notes(answer.setup)
     return found + [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]

@@ -34,11 +34,15 @@ from sim import shipped
 from sim.choices import Counts, Shape
 from sim.ddtree import TreeSpec
 from sim.errors import ScenarioError
+from sim.uncertainty import checks
+from sim.uncertainty.stated import FORMS, Distributions, Named
 
 KINDS = ("length", "rates", "hazard", "mean_length", "quality", "trace")
 ACCEPTANCE_KINDS = frozenset({*KINDS, "mean_length_range", "counts"})
 """In a file that extends another, one of these replaces all that the other has."""
 VARIATION = ("request_sd", "step_correlation", "decay_per_1k_context")
+RIVALS = ACCEPTANCE_KINDS | {name.rstrip("_") for name in FORMS}
+"""Keys that replace one another: kinds of acceptance, and forms of a distribution."""
 OWN_KEYS = frozenset({"question", "anchor", "assumptions", "regression"})
 """What a file says of itself: one that extends it must say its own."""
 KEEP_ANCHOR = ("anchor", "runs", "seed", "load.output_tokens")
@@ -195,7 +199,7 @@ class Experts(Strict):
     kernel: str | None = None
     """Expert kernel to use where the stack knows several (marlin, trtllm_gen, cutlass)."""
     routing_correlation: float | None = Field(default=None, ge=0, le=0.45)
-    """How alike the tokens of a pass route (rho), instead of the model's; 0 is independent."""
+    """How alike all tokens of a pass route (rho), instead of the model's two figures; 0 is independent."""
     ep: int = Field(default=1, ge=1, le=8)
     """Groups of GPUs that share out whole experts (expert parallelism); inside a group they are sliced."""
 
@@ -305,6 +309,11 @@ class Scenario(Strict):
     """What this scenario takes for granted; the report repeats it."""
     anchor: Anchor | None = None
     regression: Regression | None = None
+    uncertain: Distributions = Field(default_factory=Named)
+    """What is not known, by scenario key, figure (gpu.achieved_bandwidth_gb_s) or work.<family>.
+
+    Figures and tables that are not named here are as uncertain as their source says.
+    """
     runs: int = Field(default=256, ge=1, le=1_000_000)
     seed: int = Field(default=1, ge=0, le=2**63 - 1)
 
@@ -337,6 +346,14 @@ class Scenario(Strict):
         given = self.acceptance
         top = given.mean_length_range[1] if given.mean_length_range else given.asked_mean
         return max(given.length or 1, top or 1)
+
+    @property
+    def entries(self) -> dict[Kind, str]:
+        """The catalog entries that are named."""
+        return {
+            kind: self.drafter.model if kind is Kind.DRAFTER else getattr(self, str(key[0]))
+            for key, kind in CATALOG_KEYS.items()
+        }
 
     @property
     def drafted(self) -> TreeSpec:
@@ -403,7 +420,7 @@ def edited(path: Path, overrides: tuple[str, ...]) -> Document:
 
 def read(path: Path) -> Document:
     """The scenario in *path*, and what it extends, before validation."""
-    how = Inheritance(ScenarioError, ACCEPTANCE_KINDS, OWN_KEYS, shipped.folder(), _with_paths)
+    how = Inheritance(ScenarioError, RIVALS, OWN_KEYS, shipped.folder(), _with_paths)
     return resolve(path, how)
 
 
@@ -411,8 +428,7 @@ def build(document: Document) -> Scenario:
     """Validate *document* and check that the catalog knows every name in it."""
     scenario = validate(document, Scenario, ScenarioError)
     for key, kind in CATALOG_KEYS.items():
-        name = scenario.drafter.model if key[0] == "drafter" else getattr(scenario, str(key[0]))
-        problem = _unknown(kind, name)
+        problem = _unknown(kind, scenario.entries[kind])
         if problem:
             raise ScenarioError(*document.place(key), dotted(key), problem)
     since = None if scenario.regression is None else scenario.regression.since
@@ -420,6 +436,7 @@ def build(document: Document) -> Scenario:
         if file is not None and not Path(file).is_file():
             raise ScenarioError(*document.place(key), dotted(key), f"no such file: {file}")
     _check_causes(scenario, document)
+    _check_uncertain(scenario, document)
     return scenario
 
 
@@ -432,6 +449,14 @@ def _check_causes(scenario: Scenario, document: Document) -> None:
     causes = [key for cause in asked.causes for key in cause.keys]
     for key in (*causes, *(key for candidate in asked.candidates for key in candidate.changes)):
         check_key(key, f"{file}:{line}" if line else file)
+
+
+def _check_uncertain(scenario: Scenario, document: Document) -> None:
+    """Every key under ``uncertain`` is known, and takes every value that it may be drawn as."""
+    for key, stated in scenario.uncertain.items():
+        problem = checks.problem_of(scenario, key, stated)
+        if problem:
+            raise ScenarioError(*document.place(("uncertain", key)), f"uncertain.{key}", problem)
 
 
 def unknown_entry(key: str, value: Any) -> str:
@@ -472,30 +497,36 @@ def parse_override(text: str) -> tuple[str, Any, str]:
 
 def changed(document: Document, key: str, value: Any, place: str) -> Document:
     """*document* with *key* (``tree.budget``) set to *value*, which *place* asked for."""
-    path = tuple(key.split("."))
+    path = key_path(key)
     places = {p: where for p, where in document.places.items() if p[: len(path)] != path}
-    merged = merge(document.data, _nested(*_whole(document, path, value)), ACCEPTANCE_KINDS)
+    merged = merge(document.data, _nested(*_whole(document, path, value)), RIVALS)
     if not key.startswith(KEEP_ANCHOR):
         merged.pop("anchor", None)
         merged.pop("regression", None)
     return Document(document.file, merged, {**places, path: (place, 0)})
 
 
-def _whole(document: Document, path: KeyPath, value: Any) -> tuple[str, Any]:
+def key_path(key: str) -> KeyPath:
+    """A dotted key as a path; what is uncertain is named by a dotted key itself."""
+    first, _, rest = key.partition(".")
+    return (first, rest) if first == "uncertain" and rest else tuple(key.split("."))
+
+
+def _whole(document: Document, path: KeyPath, value: Any) -> tuple[KeyPath, Any]:
     """One key inside a kind of acceptance as the whole kind, so that its other keys stay."""
     *outer, kind, last = ("", *path)
     if kind not in ACCEPTANCE_KINDS:
-        return dotted(path), value
+        return path, value
     held: Any = document.data
     for part in (*outer[1:], kind):
         held = held.get(part) if isinstance(held, dict) else None
     inside = merge(held if isinstance(held, dict) else {}, {str(last): value}, frozenset())
-    return dotted((*outer[1:], kind)), inside
+    return (*outer[1:], kind), inside
 
 
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    """``tree.budget`` and 8 as ``{"tree": {"budget": 8}}``."""
-    *outer, last = key.split(".")
+def _nested(path: KeyPath, value: Any) -> dict[str, Any]:
+    """``("tree", "budget")`` and 8 as ``{"tree": {"budget": 8}}``."""
+    *outer, last = map(str, path)
     nested = {last: value}
     for part in reversed(outer):
         nested = {part: nested}
@@ -504,8 +535,9 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
 
 def located(key: str, value: Any, folder: Path) -> Any:
     """*value* of *key* with the files it names looked for in *folder*."""
-    found: Any = _with_paths(Document("", _nested(key, value)), folder).data
-    for part in key.split("."):
+    path = key_path(key)
+    found: Any = _with_paths(Document("", _nested(path, value)), folder).data
+    for part in path:
         found = found[part]
     return found
 
@@ -514,6 +546,9 @@ def check_key(key: str, place: str) -> None:
     """Raise a ScenarioError where no scenario has *key*, with the nearest one that it has."""
     path = tuple(key.split("."))
     for depth, part in enumerate(path):
+        if path[:depth] == ("uncertain",):
+            # Named by a key of its own, which is checked with the whole scenario.
+            return
         known = known_keys(Scenario, path[:depth])
         if part not in known:
             raise ScenarioError(place, 0, key, f"unknown key{did_you_mean(part, known)}")

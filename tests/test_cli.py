@@ -41,7 +41,7 @@ def test_run_reports_and_writes(folder: Path) -> None:
 
 def test_report_fits_a_screen(folder: Path) -> None:
     lines = sim("run", "b300_strong_drafter", "--runs", "5", cwd=folder).stdout.splitlines()
-    assert len(lines) <= 50
+    assert len(lines) <= 55
     assert max(map(len, lines)) <= 120
 
 
@@ -57,6 +57,31 @@ def test_json_is_one_object_with_stable_keys(folder: Path) -> None:
     assert found["anchor"] is None
     assert (found["runs"], found["seed"], found["engine"]) == (5, 1, "batch")
     assert json.loads((folder / "results/small/summary.json").read_text()) == found
+
+
+def test_both_bands_are_reported_apart(folder: Path) -> None:
+    options = ("--set", "uncertain.stack.dispatch.schedule_us={uniform: [1000, 9000]}")
+    found = json.loads(sim("run", "small.yaml", "--json", *options, cwd=folder).stdout)
+    luck, total = found["throughput_tok_s"], found["total"]
+    assert total["throughput_tok_s"].keys() == {"mean", "p5", "p50", "p95"}
+    assert total["throughput_tok_s"]["p5"] < luck["p5"]
+    assert total["parameters"] >= len(total["swings"]) > 3
+    assert total["swings"][0]["name"] == "stack.dispatch.schedule_us"
+    assert total["swings"][0]["values"] == [1400, 8600]
+    slow, fast = total["swings"][0]["tok_s"][1], total["swings"][0]["tok_s"][0]
+    assert slow < luck["mean"] < fast
+    report = (folder / "results/changed/small/report.txt").read_text()
+    assert "all drawn" in report
+    assert "stack.dispatch.schedule_us, 1400 to 8600" in report
+
+
+def test_without_uncertainty_there_is_luck_alone(folder: Path) -> None:
+    whole = json.loads(sim("run", "small.yaml", "--json", cwd=folder).stdout)
+    alone = json.loads(sim("run", "small.yaml", "--json", "--no-uncertainty", cwd=folder).stdout)
+    assert whole.pop("total") is not None
+    assert alone.pop("total") is None
+    assert alone == whole
+    assert "all drawn" not in (folder / "results/small/report.txt").read_text()
 
 
 def test_a_changed_scenario_is_not_held_against_its_published_figure(folder: Path) -> None:
@@ -117,7 +142,10 @@ def test_same_seed_same_bytes_whatever_the_hash_seed(folder: Path) -> None:
         (("run", "small.yaml", "--seed", "-1"), "seed: expected greater than or equal to 0, got -1"),
         (("run", "small.yaml", "--set", "x"), "expected key=value"),
         (("run", "b300_strong_drafter.yml"), "did you mean 'b300_strong_drafter'?"),
-        (("run", "small.yaml", "--set", "model=deepseek_v3", "--set", "gpu=h200_sxm"), "no fp8_block expert"),
+        (
+            ("run", "small.yaml", "--set", "model=kimi_k2_6_nvfp4", "--set", "gpu=h200_sxm"),
+            "no nvfp4 arithmetic",
+        ),
         (("hardware", "show", "b301_sxm"), "no entry named 'b301_sxm', did you mean 'b300_sxm'?"),
         (("estimate", "small.yaml", "--set", "gpu=b200_sxm"), "no closed form for this GPU"),
     ],

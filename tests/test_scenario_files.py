@@ -43,6 +43,80 @@ BAD = {
         changed("  budget: 8", "  budget: 8\n  zzz: 1"),
         "bad.yaml:10: tree.zzz: unknown key (known: budget, builder, shape, top_k, workers)",
     ),
+    "an uncertain key that is none": (
+        GOOD + "uncertain:\n  tree.bilder: {choice: [host, gpu]}\n",
+        "bad.yaml:17: uncertain.tree.bilder: no scenario key, no figure of an entry it names,"
+        " and no work.<family>, did you mean 'tree.builder'?",
+    ),
+    "an uncertain figure that is none": (
+        GOOD + "uncertain:\n  gpu.kernel_flor_us: {normal: [2, 0.1]}\n",
+        "bad.yaml:17: uncertain.gpu.kernel_flor_us: no scenario key, no figure of an entry it names,"
+        " and no work.<family>, did you mean 'gpu.kernel_floor_us'?",
+    ),
+    "an uncertain family of work that is none": (
+        GOOD + "uncertain:\n  work.routed_expert: {normal: [1, 0.1]}\n",
+        "bad.yaml:17: uncertain.work.routed_expert: no scenario key, no figure of an entry it names,"
+        " and no work.<family>, did you mean 'work.routed_experts'?",
+    ),
+    "an uncertain name": (
+        GOOD + "uncertain:\n  gpu: {choice: [b300_sxm, b200_sxm]}\n",
+        "bad.yaml:17: uncertain.gpu: names a catalog entry, whose figures may be uncertain,"
+        " but not which it is",
+    ),
+    "uncertain luck": (
+        GOOD + "uncertain:\n  gpu.noise.rank_cv: {from: range}\n",
+        "bad.yaml:17: uncertain.gpu.noise.rank_cv: is the size of luck, which is drawn anew in every step as"
+        " it is",
+    ),
+    "an unknown distribution": (
+        GOOD + "uncertain:\n  tree.budget:\n    unifrom: [4, 8]\n",
+        "bad.yaml:18: uncertain.tree.budget.unifrom: unknown key, did you mean 'uniform'?",
+    ),
+    "two distributions": (
+        GOOD + "uncertain:\n  tree.budget: {uniform: [4, 8], choice: [4]}\n",
+        "bad.yaml:17: uncertain.tree.budget: give exactly one of uniform, normal, lognormal, choice, from;"
+        " got uniform and choice",
+    ),
+    "a uniform that falls": (
+        GOOD + "uncertain:\n  tree.budget: {uniform: [8, 4]}\n",
+        "bad.yaml:17: uncertain.tree.budget: uniform must not fall, got [8.0, 4.0]",
+    ),
+    "a standard deviation of nothing": (
+        GOOD + "uncertain:\n  gpu.kernel_floor_us: {normal: [2, 0]}\n",
+        "bad.yaml:17: uncertain.gpu.kernel_floor_us: normal needs a standard deviation above 0, got 0",
+    ),
+    "a lognormal below 0": (
+        GOOD + "uncertain:\n  gpu.kernel_floor_us: {lognormal: [-2, 0.1]}\n",
+        "bad.yaml:17: uncertain.gpu.kernel_floor_us: lognormal needs a median and a spread above 0, got"
+        " [-2.0, 0.1]",
+    ),
+    "a figure that may be negative": (
+        GOOD + "uncertain:\n  gpu.kernel_floor_us: {normal: [2, 1]}\n",
+        "bad.yaml:17: uncertain.gpu.kernel_floor_us: may not be drawn as -2.753; a lognormal stays above 0",
+    ),
+    "a figure of words": (
+        GOOD + "uncertain:\n  gpu.kernel_floor_us: {choice: [2.0, low]}\n",
+        "bad.yaml:17: uncertain.gpu.kernel_floor_us: needs numbers, got [2.0, 'low']",
+    ),
+    "a value that no scenario has": (
+        GOOD + "uncertain:\n  tree.builder: {choice: [host, fpga]}\n",
+        "bad.yaml:17: uncertain.tree.builder: tree.builder: Input should be 'host' or 'gpu'",
+    ),
+    "a length beyond the block": (
+        GOOD + "uncertain:\n  acceptance.mean_length: {uniform: [4, 9]}\n",
+        "bad.yaml:17: uncertain.acceptance.mean_length: acceptance asks for 9 tokens per step, but block 8,"
+        " budget 8 allow at most 8",
+    ),
+    "no range to draw from": (
+        GOOD + "uncertain:\n  stack.dispatch.graph_launch_fixed_us: {from: range}\n",
+        "bad.yaml:17: uncertain.stack.dispatch.graph_launch_fixed_us: has no range; from: fit takes what its"
+        " source leaves open",
+    ),
+    "a scenario key that states nothing itself": (
+        GOOD + "uncertain:\n  tree.budget: {from: fit}\n",
+        "bad.yaml:17: uncertain.tree.budget: from: fit is what figures state; a scenario key needs a"
+        " distribution",
+    ),
     "text for a number": (
         changed("budget: 8", "budget: '8'"),
         'bad.yaml:9: tree.budget: expected integer, got "8"',
@@ -247,6 +321,30 @@ def test_question_anchor_and_assumptions_are_not_inherited(tmp_path: Path) -> No
     (tmp_path / "child.yaml").write_text("extends: base.yaml\nquestion: And now a child?\n")
     child = load(tmp_path / "child.yaml")
     assert (child.anchor, child.assumptions) == (None, ())
+
+
+def test_another_distribution_replaces_the_inherited_one_and_null_takes_it_away(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(
+        GOOD + "uncertain: {gpu.kernel_floor_us: {from: range}, tree.budget: {choice: [4, 8]}}\n"
+    )
+    (tmp_path / "child.yaml").write_text(
+        "extends: base.yaml\nquestion: And now a child?\n"
+        "uncertain: {gpu.kernel_floor_us: {lognormal: [2, 0.1]}, tree.budget: null}\n"
+    )
+    stated = load(tmp_path / "child.yaml").uncertain
+    assert list(stated) == ["gpu.kernel_floor_us"]
+    assert stated["gpu.kernel_floor_us"].lognormal == (2, 0.1)
+    changed_again = load(tmp_path / "child.yaml", ("uncertain.gpu.kernel_floor_us={uniform: [2, 3]}",))
+    assert changed_again.uncertain["gpu.kernel_floor_us"].uniform == (2, 3)
+
+
+def test_a_scenario_with_distributions_is_written_and_read_as_it_is() -> None:
+    found = scenario_from(
+        GOOD, "uncertain={tree.builder: {choice: [host, gpu]}, work.tree_build: {from: fit}}"
+    )
+    again = Scenario.model_validate_json(found.model_dump_json())
+    assert again == found
+    assert hash(again) == hash(found) != hash(scenario_from(GOOD))
 
 
 def test_a_shipped_scenario_can_be_extended_from_anywhere(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from hwmodels.catalog import Gpu
+from hwmodels.devices import Gpu
 from hwmodels.entry import Figure
 from hwmodels.estimate import Bound
 from sim.graph import Component, IntArray

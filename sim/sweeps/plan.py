@@ -26,7 +26,7 @@ from sim.sweeps import axes
 from sim.sweeps.axes import Axis, Value
 
 MAX_CELLS = 100_000
-TEXT_KEYS = {"question", "assumptions", "anchor"}
+TEXT_KEYS = {"question", "assumptions", "anchor", "uncertain"}
 """Keys of a scenario that do not change its numbers."""
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sim.validation.families import Family
+from sim.families import Family
 from sim.validation.uncertainty import log_sd
 from sim.validation.verdicts import Row
 

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from hwmodels import catalog, documents, tables
-from hwmodels.catalog import Gpu, Host, Interconnect, Kind, Stack
+from hwmodels.catalog import Kind
+from hwmodels.devices import Gpu, Host, Interconnect
 from hwmodels.documents import Document, KeyPath, dotted, resolve, validate
 from hwmodels.drafters import Accuracy
 from hwmodels.entry import Entry, Figure
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
 from hwmodels.models import Gqa, Mla, TargetModel
+from hwmodels.stacks import Stack
 from hwmodels.work import BITS_PER_VALUE, DType
 
 MODELS: dict[Kind, type[Entry]] = {
@@ -449,3 +451,23 @@ def test_an_accuracy_that_cannot_be_is_refused(changes: dict[str, object], said:
     data = known.model_dump(mode="json") | changes
     with pytest.raises(ValidationError, match=said):
         Accuracy.model_validate_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(("kind", "name"), SHIPPED)
+def test_every_figure_can_be_given_another_value(kind: Kind, name: str) -> None:
+    entry = catalog.entry(kind, name)
+    keys = [key for key, _ in catalog.figures(entry)]
+    changed = catalog.with_values(entry, {key: float(index) for index, key in enumerate(keys)})
+    found = catalog.figures(changed)
+    assert [key for key, _ in found] == keys
+    assert [figure.value for _, figure in found] == [float(index) for index in range(len(keys))]
+    assert all(figure.range is None for _, figure in found)
+    assert catalog.entry(kind, name) is entry
+
+
+@pytest.mark.parametrize(
+    "key", ["nothing", "noise.nothing", "tflops.nothing", "name", "kernel_floor_us.value"]
+)
+def test_a_figure_that_is_none_cannot(key: str) -> None:
+    with pytest.raises((KeyError, AttributeError)):
+        catalog.with_values(catalog.gpu("b300_sxm"), {key: 1.0})

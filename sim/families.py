@@ -21,6 +21,7 @@ from hwmodels.work import (
     GroupedExperts,
     HostTask,
     HostWork,
+    LooseLaunch,
     MlaAttention,
     Prefill,
     StreamContention,
@@ -43,6 +44,7 @@ _NAMES: dict[type, Family] = {
     Copy: "host copies",
     GraphLaunch: "graph launches",
     EagerLaunch: "eager launches",
+    LooseLaunch: "loose launches",
     Prefill: "prefill",
 }
 _TASKS: dict[HostTask | GpuTask, Family] = {
@@ -51,11 +53,17 @@ _TASKS: dict[HostTask | GpuTask, Family] = {
     HostTask.TREE_BUILD: "tree build",
     HostTask.TREE_MASK: "tree build",
     HostTask.SYNCHRONISE: "synchronisation",
+    HostTask.HAND_OVER: "hand-over between two steps",
     HostTask.HAND_OVER: "synchronisation",
     GpuTask.TOP_K: "top-k and tree kernels",
     GpuTask.TREE_BUILD: "top-k and tree kernels",
     GpuTask.TREE_ACCEPT: "top-k and tree kernels",
 }
+
+
+def names() -> tuple[Family, ...]:
+    """Every family there is, in alphabetical order."""
+    return tuple(sorted({*_NAMES.values(), *_TASKS.values()}))
 
 
 def family_of(work: Work) -> Family:

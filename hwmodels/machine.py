@@ -1,0 +1,27 @@
+"""One node as the cost model sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hwmodels.devices import Gpu, Host, Interconnect
+from hwmodels.sampled import Samples
+from hwmodels.stacks import Stack
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One node: *ranks* equal GPUs in tensor parallel, their fabric, the host and the stack."""
+
+    gpu: Gpu
+    ranks: int
+    interconnect: Interconnect
+    host: Host
+    stack: Stack
+    expert_kernel: str | None = None
+    """Ask for this expert kernel where the stack knows several."""
+    samples: Samples | None = None
+    """Of the measured file that *gpu* names."""
+    tables_of: Gpu | None = None
+    """The GPU that *gpu*'s tables were measured on, where it is not the catalog's; figures of a GPU that are
+    not known exactly are the same ones in its tables and here, so that no table is carried over."""
