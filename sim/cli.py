@@ -342,6 +342,9 @@ def levers(
             " where options change the scenario."
         ),
     ] = None,
+    no_uncertainty: Annotated[
+        bool, typer.Option("--no-uncertainty", help="Leave out what drives the uncertainty.")
+    ] = False,
     no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Leave the pictures out.")] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -350,7 +353,8 @@ def levers(
     """Show what throughput would be if each part of a step, or parameter, were better, or free.
 
     Every lever plays the same steps again with the same luck, so overlap and the critical path decide, not
-    shares; Amdahl's bound stands beside it. Below: other blocks, budgets, engines and GPUs.
+    shares; Amdahl's bound stands beside it. Below: other blocks, budgets, engines and GPUs, and what drives
+    the uncertainty (total Sobol indices).
     """
     from sim import files
     from sim.levers import pictures, report
@@ -370,7 +374,7 @@ def levers(
     folder = (out or Path("results/changed/levers" if set_ else "results/levers")) / "-".join(stems)
     files.prepare(folder)
     try:
-        tasks = [Task.of(path.stem, setup) for path, setup in loaded]
+        tasks = [Task.of(path.stem, setup, not no_uncertainty) for path, setup in loaded]
         with _progress(sum(task.size for task in tasks), quiet or as_json, "levers") as advance:
             studies = [task.done(advance) for task in tasks]
     except KeyboardInterrupt:

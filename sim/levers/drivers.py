@@ -24,8 +24,10 @@ from sim.uncertainty.total import Swing, swings
 Array = NDArray[np.float64]
 MOST = 8
 """Parameters that are asked."""
-POINTS = 64
+POINTS = 128
 """Sobol points; the indices take (parameters + 2) times as many."""
+STAGES = 3
+"""Progress is told this many times."""
 DRAWS = 256
 """Of all parameters, for the whole variance."""
 
@@ -85,11 +87,10 @@ def total_indices(response: Response, seed: int, points: int = POINTS) -> dict[s
         """(n,) throughput at *quantiles* (parameters, n)."""
         return response.throughput(parameters.at(quantiles.T))
 
-    found = stats.sobol_indices(
-        func=tok_s, n=points, dists=[stats.uniform()] * len(parameters), rng=np.random.default_rng(seed)
-    )
-    pairs = zip(parameters.names, found.total_order.tolist(), found.first_order.tolist(), strict=True)
-    return {name: (max(0.0, total), max(0.0, first)) for name, total, first in pairs}
+    unit = [stats.uniform()] * len(parameters)
+    found = stats.sobol_indices(func=tok_s, n=points, dists=unit, rng=np.random.default_rng(seed))
+    total, first = (np.maximum(0.0, np.asarray(each)) for each in (found.total_order, found.first_order))
+    return {name: (float(total[at]), float(first[at])) for at, name in enumerate(parameters.names)}
 
 
 def _variance(response: Response, parameters: Parameters, seed: int) -> float:

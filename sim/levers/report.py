@@ -14,6 +14,7 @@ from rich.text import Text
 
 from sim import __version__, digests, files
 from sim.levers.alternatives import Alternative, follows_from_tree
+from sim.levers.drivers import Drivers
 from sim.levers.effects import Effect
 from sim.levers.investments import Held, Return, Returns
 from sim.levers.kinds import Degree, Group, Lever
@@ -67,8 +68,39 @@ def lines(studies: Sequence[Study]) -> list[str]:
     parts += [Text(line) for study in studies for line in _overlapped(study)]
     parts += [Text(), _alternatives(studies)]
     parts += [Text(line) for study in studies for line in _impossible(study, len(studies) > 1)]
+    for study in studies:
+        parts += _drivers(study, len(studies) > 1)
     parts += [Text(), *(Text(line) for line in _notes(studies))]
     return render(parts)
+
+
+def _drivers(study: Study, named: bool) -> list[RenderableType]:
+    """What drives the uncertainty of one scenario."""
+    found = study.drivers
+    if found is None:
+        return []
+    where = f"{study.name}: " if named else ""
+    table = _table(f"{where}not known", "total index", "alone", "P5", "tok/s", "P95", "tok/s")
+    for driver in found.drivers:
+        swing = driver.swing
+        ends = [
+            cell
+            for value, tok_s in zip(swing.values, swing.tok_s, strict=True)
+            for cell in (_value(value), f"{tok_s:.1f}")
+        ]
+        table.add_row(Text(swing.name), f"{driver.total:.2f}", f"{driver.first:.2f}", *map(Text, ends))
+    asked = per_cent(min(1.0, found.asked_share))
+    note = (
+        "Total Sobol indices: the share of throughput's variance that stays when all but this is known; of"
+        f" {found.parameters} unknowns the {len(found.drivers)} that move it most alone hold {asked} of it. tok/s"
+        " are of the mean step, without noise."
+    )
+    return [Text(), table, Text(note)]
+
+
+def _value(value: object) -> str:
+    """A drawn value, in few digits where it is a number."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _head(study: Study, letter: str) -> list[str]:
@@ -314,6 +346,25 @@ def _study_object(study: Study) -> dict[str, Any]:
                 "note": a.note,
             }
             for a in study.alternatives
+        ],
+        "drivers": None if study.drivers is None else _drivers_object(study.drivers),
+    }
+
+
+def _drivers_object(found: Drivers) -> dict[str, Any]:
+    return {
+        "parameters": found.parameters,
+        "asked_share_of_variance": found.asked_share,
+        "sobol_indices": [
+            {
+                "name": driver.swing.name,
+                "basis": driver.swing.basis,
+                "total": driver.total,
+                "first": driver.first,
+                "values": list(driver.swing.values),
+                "tok_s": list(driver.swing.tok_s),
+            }
+            for driver in found.drivers
         ],
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sim.levers.alternatives import Alternative, Choice, choices, evaluate
+from sim.levers.drivers import STAGES, Drivers, drivers
 from sim.levers.effects import Base, Effect, LeverBench
 from sim.levers.kinds import Lever
 from sim.levers.played import PlayedSteps
@@ -25,6 +26,8 @@ class Study:
     base: Base
     effects: tuple[Effect, ...]
     alternatives: tuple[Alternative, ...]
+    drivers: Drivers | None
+    """What drives the uncertainty; None where that was not asked, or all is known."""
 
     def effect(self, lever: Lever) -> Effect | None:
         """What *lever* does; None where it acts on nothing here."""
@@ -38,16 +41,18 @@ class Task:
     name: str
     bench: LeverBench
     choices: Sequence[Choice]
+    with_drivers: bool
 
     @classmethod
-    def of(cls, name: str, setup: Setup) -> Task:
-        """All levers of *setup*."""
-        return cls(name, LeverBench(PlayedSteps.of(Simulation(setup))), choices(setup))
+    def of(cls, name: str, setup: Setup, with_drivers: bool = True) -> Task:
+        """All levers of *setup*, and what drives its uncertainty where asked."""
+        bench = LeverBench(PlayedSteps.of(Simulation(setup)))
+        return cls(name, bench, choices(setup), with_drivers)
 
     @property
     def size(self) -> int:
-        """Levers and choices."""
-        return len(self.bench.levers) + len(self.choices)
+        """Levers, choices, and stages of what drives the uncertainty."""
+        return len(self.bench.levers) + len(self.choices) + (STAGES if self.with_drivers else 0)
 
     def done(self, advance: Callable[[], None] = lambda: None) -> Study:
         """Pull every lever; *advance* is called after each."""
@@ -58,6 +63,7 @@ class Task:
             base=self.bench.base,
             effects=tuple(_after(self.bench.effect(lever), advance) for lever in self.bench.levers),
             alternatives=tuple(_after(evaluate(setup, choice), advance) for choice in self.choices),
+            drivers=drivers(setup, advance) if self.with_drivers else None,
         )
 
 

@@ -6,8 +6,11 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
+import numpy as np
 import pytest
 from builders import full_setup, scenario_with
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hwmodels.errors import DocumentError
 from sim import scenario as scenarios
@@ -16,6 +19,7 @@ from sim.causes import subsets
 from sim.errors import ScenarioError
 from sim.levers import investments
 from sim.levers.alternatives import Choice, choices, evaluate
+from sim.levers.drivers import MOST, drivers, total_indices
 from sim.levers.investments import Held, Return, Returns
 from sim.levers.played import PlayedSteps
 from sim.setup import Setup, resolve
@@ -195,3 +199,45 @@ def test_a_wrong_plan_is_refused_with_what_is_wrong(
 def test_a_plan_that_is_not_there_is_named() -> None:
     with pytest.raises(ScenarioError, match="nowhere: no such file"):
         investments.find("nowhere")
+
+
+# --- what drives the uncertainty --------------------------------------------------------------------------
+
+
+class Additive:
+    """Throughput that adds up parameters with weights: each explains its weight squared."""
+
+    def __init__(self, *weights: float) -> None:
+        self.weights = np.array(weights)
+        self.parameters = self
+        self.names = tuple(map(str, range(len(weights))))
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def at(self, quantiles: np.ndarray) -> np.ndarray:
+        return quantiles
+
+    def throughput(self, values: np.ndarray) -> np.ndarray:
+        return 100 + values @ self.weights
+
+
+@given(st.lists(st.floats(0.1, 10.0), min_size=2, max_size=5))
+@settings(max_examples=20)
+def test_sobol_indices_of_a_sum_are_the_weights_squared(weights: list[float]) -> None:
+    found = total_indices(Additive(*weights), seed=1, points=512)  # type: ignore[arg-type]
+    whole = sum(weight**2 for weight in weights)
+    for weight, (total, first) in zip(weights, found.values(), strict=True):
+        assert total == pytest.approx(weight**2 / whole, abs=0.05)
+        assert first == pytest.approx(weight**2 / whole, abs=0.12)
+
+
+def test_the_length_of_a_drafter_nobody_has_drives_its_uncertainty() -> None:
+    found = drivers(shipped_setup("b300_strong_drafter"))
+    assert found is not None
+    assert found.drivers[0].swing.name == "acceptance.quality.mean_length"
+    assert found.drivers[0].total > 0.5
+    totals = [driver.total for driver in found.drivers]
+    assert totals == sorted(totals, reverse=True)
+    assert len(totals) == MOST
+    assert 0.8 < found.asked_share < 1.1
