@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +88,7 @@ def total_indices(response: Response, seed: int, points: int = POINTS) -> dict[s
         """(n,) throughput at *quantiles* (parameters, n)."""
         return response.throughput(parameters.at(quantiles.T))
 
-    unit = [stats.uniform()] * len(parameters)
+    unit: Any = [stats.uniform()] * len(parameters)
     found = stats.sobol_indices(func=tok_s, n=points, dists=unit, rng=np.random.default_rng(seed))
     total, first = (np.maximum(0.0, np.asarray(each)) for each in (found.total_order, found.first_order))
     return {name: (float(total[at]), float(first[at])) for at, name in enumerate(parameters.names)}

@@ -18,7 +18,7 @@ from sim.levers.study import Study
 PANEL_WIDTH = 6.4
 BAR_INCHES = 0.27
 FRAME_INCHES = 2.6
-MARGIN = 1.16
+MARGIN = 1.3
 """Of the axis beyond the longest bar, for its label."""
 WORSE, BETTER, TENTH = (matplotlib.colormaps[pictures.COLOURS](at) for at in (0.95, 0.1, 0.55))
 

@@ -92,8 +92,8 @@ def _drivers(study: Study, named: bool) -> list[RenderableType]:
     asked = per_cent(min(1.0, found.asked_share))
     note = (
         "Total Sobol indices: the share of throughput's variance that stays when all but this is known; of"
-        f" {found.parameters} unknowns the {len(found.drivers)} that move it most alone hold {asked} of it. tok/s"
-        " are of the mean step, without noise."
+        f" {found.parameters} unknowns the {len(found.drivers)} that move it most alone hold {asked} of it."
+        " tok/s are of the mean step, without noise."
     )
     return [Text(), table, Text(note)]
 
