@@ -128,12 +128,14 @@ def split_transfer(setup: Setup, work: AllReduce) -> TransferTime:
 def acts_on(setup: Setup, labels: tuple[Label, ...]) -> dict[Lever, Array]:
     """For each lever on work the share (labels,) of each label's time that it acts on.
 
-    Levers that find nothing in the step are left out.
+    Levers that find nothing in the step are left out, as is all but the experts of a model without any.
     """
     shares = {lever: np.zeros(len(labels)) for lever in ON_WORK}
     for at, label in enumerate(labels):
         for lever, share in _shares(setup, label).items():
             shares[lever][at] = share
+    if not shares[Lever.EXPERTS].any():
+        del shares[Lever.REST]
     return {lever: found for lever, found in shares.items() if found.any()}
 
 
@@ -164,7 +166,9 @@ def _own(label: Label) -> Lever | None:
 def _transfer_shares(setup: Setup, work: AllReduce) -> dict[Lever, float]:
     parts = split_transfer(setup, work)
     whole = parts.latency_s + parts.bytes_s
-    latency = parts.latency_s / whole if whole else 1.0
+    if not whole:
+        return {}
+    latency = parts.latency_s / whole
     return {Lever.ALLREDUCE_LATENCY: latency, Lever.ALLREDUCE_BANDWIDTH: 1 - latency}
 
 

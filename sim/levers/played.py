@@ -75,7 +75,7 @@ class PlayedSteps:
     def tok_s(self, step_ns: IntArray, mean_length: float | None = None) -> float:
         """Tokens per second of all requests in steps of *step_ns*, with *mean_length* or the scenario's."""
         length = self.simulation.acceptance.mean_length() if mean_length is None else mean_length
-        return self.simulation.setup.requests * length / (float(step_ns.mean()) * NS)
+        return self.simulation.setup.requests * length / (max(1.0, float(step_ns.mean())) * NS)
 
     def critical_s(self) -> Array:
         """(labels,) seconds of a mean step's critical path; they add up to the step."""

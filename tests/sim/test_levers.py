@@ -249,7 +249,7 @@ def test_every_piece_of_work_has_its_levers(machine: str) -> None:
     setup, labels = played.simulation.setup, played.simulation.pieces.labels
     found = acts_on(setup, labels)
     parts = sum(share for lever, share in found.items() if lever.group is Group.WORK)
-    assert (parts >= 1 - 1e-12).all()
+    assert (parts[played.label_s > 0] >= 1 - 1e-12).all()
     assert found[Lever.HOST] + found[Lever.DEVICES] == pytest.approx(1)
     assert all(((share >= 0) & (share <= 1)).all() for share in found.values())
     assert set(found) <= set(ON_WORK)
@@ -345,8 +345,16 @@ def test_plain_decoding_has_no_acceptance_and_one_gpu_no_skew() -> None:
     assert Lever.PREFILL in bench("four requests with prefill").levers
 
 
+def test_a_model_without_experts_has_levers_too() -> None:
+    setup = full_setup("model=qwen3_8b", "drafter.model=qwen3_8b_dflash", "gpus=1")
+    asked = LeverBench(few(setup))
+    assert not {Lever.EXPERTS, Lever.REST} & set(asked.levers)
+    for lever in asked.levers:
+        assert asked.effect(lever).tok_s[Degree.FREE] >= asked.base.tok_s
+
+
 def test_the_articles_overhead_is_answered_from_simulation() -> None:
-    """Host work is no smaller than the experts today; the strong drafter turns that around."""
+    """Host work is much of a step today, though not most of it; with the strong drafter experts are more."""
     shares = {}
     for name in ("b300_now", "b300_strong_drafter"):
         asked = LeverBench(few(shipped_setup(name)))
