@@ -9,7 +9,7 @@ J. Econ. Inequality 11).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import factorial, log
@@ -84,7 +84,7 @@ def explain(scenario: Scenario) -> Explanation | None:
         ),
         tok_s=known[frozenset(names)],
         candidates=tuple(
-            CandidateEffect(candidate.name, _tok_s(_changed(scenario, candidate.changes)))
+            CandidateEffect(candidate.name, _tok_s(with_changes(scenario, candidate.changes)))
             for candidate in asked.candidates
         ),
     )
@@ -109,7 +109,7 @@ def shapley(name: str, names: Collection[str], tok_s: dict[frozenset[str], float
 def _with_keys(before: Scenario, after: Scenario, keys: Collection[str]) -> Scenario:
     """*before* with the values that *after* has of *keys*, and with its luck."""
     source = after.model_dump(mode="json")
-    return _changed(before, {key: _at(source, key) for key in (*keys, "runs", "seed")})
+    return with_changes(before, {key: _at(source, key) for key in (*keys, "runs", "seed")})
 
 
 def _at(data: dict[str, Any], key: str) -> Any:
@@ -119,7 +119,8 @@ def _at(data: dict[str, Any], key: str) -> Any:
     return value
 
 
-def _changed(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
+def with_changes(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
+    """*scenario* with *changes* (key to value); ValueError where they do not fit together."""
     return with_keys(scenario, {**changes, "regression": None})
 
 

@@ -340,6 +340,108 @@ def _refit(stack: str, path: Path, cases: Path, as_json: bool, quiet: bool) -> N
 
 
 @app.command()
+def levers(
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SCENARIO...",
+            help="Scenario files, or names of shipped ones, 6 at most; with --investments a plan.",
+        ),
+    ] = None,
+    investments: Annotated[
+        bool,
+        typer.Option(
+            "--investments",
+            help="Instead of levers: every combination of a plan's investments; the shipped plan by default.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results go to OUT/<scenarios>/. By default results/levers/, or results/changed/levers/"
+            " where options change the scenario."
+        ),
+    ] = None,
+    no_uncertainty: Annotated[
+        bool, typer.Option("--no-uncertainty", help="Leave out what drives the uncertainty.")
+    ] = False,
+    no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Leave the pictures out.")] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    set_: SetOption = None,
+) -> None:
+    """Show what throughput would be if each part of a step, or parameter, were better, or free.
+
+    Every lever plays the same steps again with the same luck, so overlap and the critical path decide, not
+    shares; Amdahl's bound stands beside it. Below: other blocks, budgets, engines and GPUs, and what drives
+    the uncertainty (total Sobol indices).
+    """
+    from sim import files
+    from sim.levers import pictures, report
+    from sim.levers.study import Task
+
+    if investments:
+        _investments(scenarios or ["articles"], out, as_json, quiet, set_)
+        return
+    if not scenarios:
+        raise typer.BadParameter("give a scenario, or --investments")
+    if len(scenarios) > report.MOST_SCENARIOS:
+        raise typer.BadParameter(f"at most {report.MOST_SCENARIOS} scenarios share a table")
+    loaded = [_load(name, set_ or []) for name in dict.fromkeys(scenarios)]
+    stems = [path.stem for path, _ in loaded]
+    if len(set(stems)) < len(stems):
+        raise typer.BadParameter(f"scenarios need names of their own, got {', '.join(stems)}")
+    folder = (out or Path("results/changed/levers" if set_ else "results/levers")) / "-".join(stems)
+    files.prepare(folder)
+    try:
+        tasks = [Task.of(path.stem, setup, not no_uncertainty) for path, setup in loaded]
+        with _progress(sum(task.size for task in tasks), quiet or as_json, "levers") as advance:
+            studies = [task.done(advance) for task in tasks]
+    except KeyboardInterrupt:
+        print("interrupted; nothing is written", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    text = report.lines(studies)
+    names = report.write(studies, text, folder)
+    names += [] if no_pictures else pictures.write(studies, folder)
+    if as_json:
+        print(files.as_json(report.as_object(studies)))
+    elif not quiet:
+        print("\n".join(text))
+        print(f"\nWritten to {folder}/: {', '.join(names)}")
+
+
+def _investments(
+    plans: list[str], out: Path | None, as_json: bool, quiet: bool, set_: list[str] | None
+) -> None:
+    """Play every combination of a plan's investments, and report."""
+    from sim import files
+    from sim.levers import report
+    from sim.levers.investments import find, play, prepare
+
+    if len(plans) > 1:
+        raise typer.BadParameter(f"--investments takes one plan, got {', '.join(plans)}")
+    if set_:
+        raise typer.BadParameter("--set changes scenarios; a plan of investments has a 'set' of its own")
+    path = find(plans[0])
+    prepared = prepare(path)
+    folder = (out or Path("results/levers")) / f"investments-{path.stem}"
+    files.prepare(folder)
+    try:
+        with _progress(prepared.combinations, quiet or as_json, "combinations") as advance:
+            found = play(prepared, advance)
+    except KeyboardInterrupt:
+        print("interrupted; nothing is written", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    text = report.investment_lines(found)
+    names = report.write_investments(found, text, folder)
+    if as_json:
+        print(files.as_json(report.investments_object(found)))
+    elif not quiet:
+        print("\n".join(text))
+        print(f"\nWritten to {folder}/: {', '.join(names)}")
+
+
+@app.command()
 def estimate(scenario: ScenarioArgument, as_json: JsonOption = False, set_: SetOption = None) -> None:
     """Show the articles' closed-form estimate beside the same lines from measured tables."""
     from sim import files, listing

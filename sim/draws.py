@@ -241,6 +241,15 @@ def stretches(graph: StepGraph) -> list[Stretch]:
     return found
 
 
+class Luck(NamedTuple):
+    """What some steps of a run have drawn."""
+
+    shared: Array
+    """(steps,) factor of all GPU and link work."""
+    bodies: dict[RandomStream, Array]
+    """(steps, columns) lognormal bodies of each stream's stretches."""
+
+
 class Noise:
     """Draws the durations of the pieces of one *run*, a chunk of steps at a time.
 
@@ -262,20 +271,29 @@ class Noise:
         *drawn_seconds* (steps, pieces) were drawn from samples and come on top: only what a
         whole rank or step shares still acts on them.
         """
-        steps = len(kind_seconds)
-        alone = kind_seconds * NS_PER_SECOND
-        shared = self._step_factors(steps)[:, None]
-        together = alone * shared
-        durations = np.empty((steps, len(self._plan.ranks)), dtype=np.int64)
+        return self.applied(self.luck(len(kind_seconds)), kind_seconds, drawn_seconds)
+
+    def luck(self, steps: int) -> Luck:
+        """What the next *steps* steps have, whatever their work takes."""
+        shared, bodies = self._step_factors(steps), {}
         for stream, served in self._plan.streams.items():
-            luck = self._generators[stream].standard_normal((steps, len(served.factors.log_sd)))
-            luck *= served.factors.log_sd
-            np.exp(luck, out=luck)
+            drawn = self._generators[stream].standard_normal((steps, len(served.factors.log_sd)))
+            drawn *= served.factors.log_sd
+            bodies[stream] = np.exp(drawn, out=drawn)
+        return Luck(shared, bodies)
+
+    def applied(self, luck: Luck, kind_seconds: Array, drawn_seconds: Array | None = None) -> IntArray:
+        """``durations`` of steps whose *luck* was drawn before."""
+        alone = kind_seconds * NS_PER_SECOND
+        shared = luck.shared[:, None]
+        together = alone * shared
+        durations = np.empty((len(kind_seconds), len(self._plan.ranks)), dtype=np.int64)
+        for stream, served in self._plan.streams.items():
             mean = together if served.shared else alone
             _fill(
                 durations,
                 mean,
-                luck,
+                luck.bodies[stream],
                 served.factors.floor,
                 served.factors.scale,
                 served.pieces,

@@ -83,10 +83,17 @@ class Sampled:
         """(steps, labels) whether each label is drawn from samples at each of *contexts* (steps,)."""
         return np.asarray(self.corners(contexts).weight.any(axis=2))
 
-    def draw(self, luck: np.random.Generator, mean: MeanTimes, contexts: IntArray) -> Drawn:
-        """Draw for steps at *contexts* whose mean times are *mean*; *luck* is that of the run."""
+    def draw(
+        self, luck: np.random.Generator, mean: MeanTimes, contexts: IntArray, factors: Array | None = None
+    ) -> Drawn:
+        """Draw for steps at *contexts* whose mean times are *mean*; *luck* is that of the run.
+
+        What samples say is taken *factors* (labels,) times.
+        """
         corners = self.corners(contexts)
         is_drawn = corners.weight.any(axis=2)
+        if factors is not None:
+            corners = corners._replace(weight=corners.weight * factors[:, None])
         rest = self._pieces.part_sums(np.where(is_drawn, 0.0, mean.label_s))
         uniforms = luck.random((len(contexts), self.values_per_step))
         piece_s = np.zeros((len(contexts), len(self._pieces.graph.ops)))

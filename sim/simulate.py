@@ -15,7 +15,7 @@ from sim.accounts import Accounts
 from sim.batching import Batch, closed_loop
 from sim.choices import EngineName
 from sim.drafting import acceptance_model
-from sim.draws import Noise, NoisePlan, RandomStream, generator
+from sim.draws import Luck, Noise, NoisePlan, RandomStream, generator
 from sim.fusion import fuse
 from sim.graph import IntArray, StepGraph
 from sim.means import BaseTimes, MeanTimes, mean_times
@@ -52,6 +52,29 @@ class Chunk(NamedTuple):
     mean: MeanTimes
     durations: IntArray
     """(steps, pieces)"""
+
+
+class DrawnSteps(NamedTuple):
+    """Steps of a run whose luck is drawn: their durations follow from what work takes."""
+
+    pieces: Pieces
+    noise: Noise
+    luck: Luck
+    sampled: Sampled | None
+    samples: Callable[[], np.random.Generator]
+    contexts: IntArray
+    """(steps,)"""
+
+    def durations(self, label_s: Array, factors: Array) -> IntArray:
+        """(steps, pieces) ns where work takes *factors* (labels,) times *label_s* (steps, labels) seconds.
+
+        Everything keeps the relative deviation that it has at factors of 1, so that a smaller factor
+        makes no piece longer. Samples know nothing of mean times: they are taken *factors* times too.
+        """
+        mean = mean_times(self.pieces, label_s * factors)
+        if self.sampled is None:
+            return self.noise.applied(self.luck, mean.kind_s)
+        return self.noise.applied(self.luck, *self.sampled.draw(self.samples(), mean, self.contexts, factors))
 
 
 class Simulation:
@@ -120,14 +143,25 @@ class Simulation:
             mean = self.mean_times(contexts[steps], decoded.joined[steps])
             yield Chunk(decoded.lengths[steps], contexts[steps], mean, durations(mean, contexts[steps]))
 
+    def drawn(self, run: int, contexts: IntArray) -> DrawnSteps:
+        """The luck of the first steps of *run*, which have *contexts* (steps,)."""
+        noise = Noise(self._plan, self.setup.scenario.seed, run)
+        return DrawnSteps(
+            self.pieces, noise, noise.luck(len(contexts)), self._sampled, self._luck(run), contexts
+        )
+
     def _durations(self, run: int) -> Callable[[MeanTimes, IntArray], IntArray]:
         """Draws the durations of *run*, chunk after chunk, from mean times and contexts."""
-        seed, sampled = self.setup.scenario.seed, self._sampled
-        noise = Noise(self._plan, seed, run)
+        sampled, noise = self._sampled, Noise(self._plan, self.setup.scenario.seed, run)
         if sampled is None:
             return lambda mean, _: noise.durations(mean.kind_s)
-        luck = luck_of_run(seed, run)
+        luck = self._luck(run)()
         return lambda mean, contexts: noise.durations(*sampled.draw(luck, mean, contexts))
+
+    def _luck(self, run: int) -> Callable[[], np.random.Generator]:
+        """The generator that samples of *run* are drawn with, from its beginning."""
+        seed = self.setup.scenario.seed
+        return lambda: luck_of_run(seed, run)
 
     def mean_times(self, contexts: IntArray, joined: Array | None = None) -> MeanTimes:
         """What every piece takes on average at each of *contexts*, where *joined* requests join."""

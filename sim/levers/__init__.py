@@ -1,0 +1,1 @@
+"""Levers: what throughput would be if something were better, by playing the steps again."""

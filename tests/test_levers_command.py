@@ -1,0 +1,139 @@
+"""``levers`` as its users meet it: real processes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from texts import GOOD
+
+SMALL = GOOD.replace("  mean_length: 4.4", "  quality: {mean_length: 4.4}")
+
+
+def sim(*arguments: str, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sim", *arguments]
+    return subprocess.run(command, cwd=cwd, text=True, capture_output=True, check=False, **options)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    (tmp_path / "plain.yaml").write_text(SMALL.replace("budget: 8", "budget: 0"))
+    return tmp_path
+
+
+def test_one_scenario_is_reported_drawn_and_written(folder: Path) -> None:
+    done = sim("levers", "small.yaml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for words in (
+        "expert GEMM",
+        "AllReduce latency",
+        "HBM bandwidth",
+        "Amdahl",
+        "budget 16",
+        "NVFP4 experts",
+    ):
+        assert words in done.stdout
+    assert max(map(len, done.stdout.splitlines()[:-1])) <= 110
+    there = folder / "results/levers/small"
+    names = {path.name for path in there.iterdir()}
+    tables = {"report.txt", "levers.json", "levers.csv", "alternatives.csv"}
+    assert names == tables | {"tornado.png", "tornado.svg"}
+    with (there / "levers.csv").open() as stream:
+        rows = {row["lever"]: row for row in csv.DictReader(stream)}
+    assert float(rows["expert GEMM"]["tok_s_free"]) > float(rows["expert GEMM"]["tok_s_tenth"])
+
+
+def test_several_scenarios_share_a_table_and_changes_have_a_folder_of_their_own(folder: Path) -> None:
+    options = ("--no-pictures", "--no-uncertainty", "--set", "tree.budget=0")
+    done = sim("levers", "small.yaml", "plain.yaml", *options, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "B of step" in done.stdout
+    assert "verhead d" in done.stdout
+    there = folder / "results/changed/levers/small-plain"
+    assert {path.suffix for path in there.iterdir()} == {".txt", ".json", ".csv"}
+
+
+def test_json_is_one_object_and_the_same_twice(folder: Path) -> None:
+    first, second = (
+        sim("levers", "plain.yaml", "--json", "--no-pictures", "--no-uncertainty", "--out", name, cwd=folder)
+        for name in "ab"
+    )
+    assert first.stdout == second.stdout
+    assert first.stderr == ""
+    (found,) = json.loads(first.stdout)["scenarios"]
+    base = found["tok_s"]
+    for lever in found["levers"]:
+        gains = [lever["gain"][name] for name in ("tenth", "half", "free")]
+        assert gains == sorted(gains)
+        assert lever["tok_s"]["free"] == pytest.approx(base * (1 + gains[2]))
+    assert sum(found["critical_path"].values()) == pytest.approx(1)
+
+
+def test_investments_are_combined(folder: Path) -> None:
+    (folder / "plan.yaml").write_text(
+        "question: Which of the two would bring more?\nbase: small.yaml\ninvestments:\n"
+        "  - {name: engine, title: a native engine, set: {stack: native}}\n"
+        "  - {name: builder, title: a tree on the GPU, set: {tree.builder: gpu}}\n"
+    )
+    done = sim("levers", "--investments", "plan.yaml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "engine + builder" in done.stdout
+    found = json.loads((folder / "results/levers/investments-plan/investments.json").read_text())
+    assert [each["made"] for each in found["combinations"]] == [
+        [],
+        ["engine"],
+        ["builder"],
+        ["engine", "builder"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("levers",), "give a scenario, or --investments"),
+        (("levers", "b300_nwo"), "did you mean 'b300_now'"),
+        (("levers", "small.yaml", "--set", "tree.budgte=3"), "budgte"),
+        (("levers", "small.yaml", "./sub/small.yaml"), "names of their own"),
+        (("levers", *(f"s{n}.yaml" for n in range(7))), "at most 6"),
+        (("levers", "--investments", "nowhere"), "no such file"),
+        (("levers", "--investments", "a", "b"), "takes one plan"),
+        (("levers", "--investments", "--set", "runs=2"), "'set' of its own"),
+    ],
+)
+def test_mistakes_are_named_with_exit_code_2(folder: Path, arguments: tuple[str, ...], message: str) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "small.yaml").write_text(SMALL)
+    done = sim(*arguments, cwd=folder)
+    assert done.returncode == 2
+    # A terminal's frame breaks lines and adds bars.
+    said = " ".join(done.stderr.replace("│", " ").split())
+    assert message in said
+    assert "Traceback" not in done.stderr
+    assert not (folder / "results").exists()
+
+
+@pytest.mark.parametrize("arguments", [("b300_strong_drafter_eager", "b300_now"), ("--investments",)])
+def test_an_interrupt_writes_nothing(folder: Path, arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "sim", "levers", *arguments, "--no-pictures"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    there = folder / "results/levers"
+    until = time.monotonic() + 60
+    # The folder is made when the work begins.
+    while not there.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "nothing is written" in stderr
+    assert "Traceback" not in stderr
+    assert stdout == ""
+    assert not [path for path in there.rglob("*") if path.is_file()]
