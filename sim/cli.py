@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -71,6 +71,19 @@ def run(
             " change the scenario."
         ),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json",
+            help="Write every kernel of some steps of run 0, for ui.perfetto.dev; .gz is packed.",
+        ),
+    ] = None,
+    trace_steps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIRST:STOP", help="Steps of the trace, such as 0:4 (the default) or 7 for one alone."
+        ),
+    ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -85,6 +98,7 @@ def run(
     path, setup = _load(scenario, overrides)
     folder = (out or Path("results/changed" if overrides else "results")) / path.stem
     files.prepare(folder)
+    traced = _traced(setup, engine, trace, trace_steps, hidden=quiet or as_json)
     try:
         with _progress(total_runs(setup), hidden=quiet or as_json) as advance:
             result = answer(setup, engine, (lambda _: advance(),), tuple(overrides))
@@ -100,8 +114,34 @@ def run(
         print(
             f"\nWritten to {folder}/: summary.json, report.txt, runs.csv, steps.csv, costs.csv, scenario.json"
         )
+        print(traced, end="")
     if result.interrupted is not None:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _traced(setup: Setup, engine: EngineName, path: Path | None, asked: str | None, hidden: bool) -> str:
+    """What to say about the trace that was written first: nothing where none was asked for."""
+    if path is None:
+        if asked is not None:
+            raise typer.BadParameter("--trace-steps speaks of the trace of --trace FILE")
+        return ""
+    from sim.op_steps import steps_of
+    from sim.simulate import Simulation
+    from sim.tracing import chosen, file
+
+    simulation = Simulation(setup, engine)
+    try:
+        file.check(path)
+        steps = chosen.of_run(asked, steps_of(simulation, file.RUN))
+    except ValueError as problem:
+        _fail(f"--trace: {problem}")
+    try:
+        with _progress(len(steps), hidden, "steps of the trace") as advance:
+            written = file.write(simulation, steps, path, engine, advance)
+    except KeyboardInterrupt:
+        print("interrupted while the trace was written; nothing is there", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    return f"Traced {written}: {path}, to be opened at ui.perfetto.dev\n"
 
 
 @app.command()
@@ -506,7 +546,7 @@ def main() -> None:
         _fail(f"{problem.filename or 'output'}: {problem.strerror or problem}")
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     from hwmodels.errors import in_one_line
 
     print(f"error: {in_one_line(message)}", file=sys.stderr)

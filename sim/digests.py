@@ -14,7 +14,7 @@ PRESENTATION = frozenset(
     {"cli.py", "listing.py", "pictures.py", "report.py", "sweeps/pictures.py", "sweeps/report.py"}
 )
 """Sources that show numbers and make none: changing them leaves stored results valid."""
-BESIDE = frozenset({"hardware", "logs", "trees", "validation"})
+BESIDE = frozenset({"hardware", "logs", "tracing", "trees", "validation"})
 """Packages that no simulation uses."""
 LIBRARIES = ("numba", "numpy", "scipy", "simpy")
 """Libraries whose versions may change numbers in the last digit, or all of them."""
