@@ -11,7 +11,16 @@ from pathlib import Path
 from hwmodels import catalog
 
 PRESENTATION = frozenset(
-    {"cli.py", "listing.py", "pictures.py", "report.py", "sweeps/pictures.py", "sweeps/report.py"}
+    {
+        "cli.py",
+        "listing.py",
+        "pictures.py",
+        "report.py",
+        "sweeps/pictures.py",
+        "sweeps/report.py",
+        "timeline.py",
+        "waterfall.py",
+    }
 )
 """Sources that show numbers and make none: changing them leaves stored results valid."""
 BESIDE = frozenset({"hardware", "logs", "tracing", "trees", "validation"})
