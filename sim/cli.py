@@ -84,6 +84,10 @@ def run(
             metavar="FIRST:STOP", help="Steps of the trace, such as 0:4 (the default) or 7 for one alone."
         ),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write the report as one page with pictures, to hand on."),
+    ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -98,6 +102,7 @@ def run(
     path, setup = _load(scenario, overrides)
     folder = (out or Path("results/changed" if overrides else "results")) / path.stem
     files.prepare(folder)
+    _prepare_page(html)
     traced = _traced(setup, engine, trace, trace_steps, hidden=quiet or as_json)
     try:
         with _progress(total_runs(setup), hidden=quiet or as_json) as advance:
@@ -107,6 +112,10 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = report.lines(result)
     output.write(result, text, folder)
+    if html is not None:
+        from sim.html import page, run_page
+
+        files.replace(html, page.render(run_page.page(result)))
     if as_json:
         print(files.as_json(output.summary_object(result)))
     elif not quiet:
@@ -114,9 +123,22 @@ def run(
         print(
             f"\nWritten to {folder}/: summary.json, report.txt, runs.csv, steps.csv, costs.csv, scenario.json"
         )
-        print(traced, end="")
+        print(traced + ("" if html is None else f"Report to hand on: {html}\n"), end="")
     if result.interrupted is not None:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _prepare_page(path: Path | None) -> None:
+    """Prove that a page can be written where one is asked for."""
+    if path is None:
+        return
+    from sim import files
+    from sim.html.page import ENDINGS
+
+    try:
+        files.prepare_file(path, ENDINGS)
+    except ValueError as problem:
+        _fail(f"--html: {problem}")
 
 
 def _traced(setup: Setup, engine: EngineName, path: Path | None, asked: str | None, hidden: bool) -> str:
@@ -125,13 +147,14 @@ def _traced(setup: Setup, engine: EngineName, path: Path | None, asked: str | No
         if asked is not None:
             raise typer.BadParameter("--trace-steps speaks of the trace of --trace FILE")
         return ""
+    from sim import files
     from sim.op_steps import steps_of
     from sim.simulate import Simulation
     from sim.tracing import chosen, file
 
     simulation = Simulation(setup, engine)
     try:
-        file.check(path)
+        files.prepare_file(path, file.ENDINGS)
         steps = chosen.of_run(asked, steps_of(simulation, file.RUN))
     except ValueError as problem:
         _fail(f"--trace: {problem}")

@@ -52,7 +52,7 @@ def test_engines_leave_the_same_trace_and_json_stays_one_object(folder: Path) ->
     [
         (
             ("--trace", "trace.txt"),
-            "error: --trace: trace.txt: a trace ends in .json or, packed, in .json.gz",
+            "error: --trace: trace.txt: expected a name that ends in .json or .gz",
         ),
         (("--trace", "t.json", "--trace-steps", "a"), "'a' is no FIRST:STOP, such as 0:4"),
         (("--trace", "t.json", "--trace-steps", "2:2"), "2:2 has no step"),

@@ -17,6 +17,7 @@ from sim.simulate import Simulation
 from sim.tracing.events import Event, Events
 
 ENDINGS = (".json", ".gz")
+"""Of a name; the second is packed."""
 RUN = 0
 """The run that is traced."""
 
@@ -31,17 +32,6 @@ class Written(NamedTuple):
         first, last = self.steps.start, self.steps.stop - 1
         shown = f"step {first}" if first == last else f"steps {first} to {last}"
         return f"{shown} of run {RUN}, {self.events:,} events"
-
-
-def check(path: Path) -> None:
-    """Prove that a trace can be written at *path*; ValueError or OSError where it cannot."""
-    if path.suffix not in ENDINGS:
-        raise ValueError(f"{path}: a trace ends in .json or, packed, in .json.gz")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, not a file")
-    if path.parent.is_file():
-        raise ValueError(f"{path}: {path.parent} is a file, not a folder")
-    files.prepare(path.parent)
 
 
 def write(
