@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hwmodels import perfdb, tables
-from hwmodels.catalog import AttentionKernel, QueryScaling
 from hwmodels.estimate import Source
 from hwmodels.perfdb import Database
+from hwmodels.stacks import AttentionKernel, QueryScaling
 from hwmodels.tables import ExpertShape, ExpertsLine, Grid, HeadShape
 from hwmodels.work import DType, Gemm, GqaAttention, GroupedExperts, MlaAttention
 

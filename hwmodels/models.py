@@ -91,12 +91,16 @@ class RoutedExperts(Strict):
     intermediate: Size
     dtype: DType
     routing_correlation: Figure
-    """How alike the tokens of one pass route (rho of ``work.experts_touched``)."""
+    """How alike tokens of different requests route (rho of ``work.experts_touched``)."""
+    token_correlation: Figure
+    """The same for tokens of one request, such as drafted ones."""
 
     @model_validator(mode="after")
     def _enough_experts(self) -> Self:
         if self.top_k > self.count:
             raise ValueError(f"top_k {self.top_k} exceeds the {self.count} experts")
+        if self.token_correlation.value < self.routing_correlation.value:
+            raise ValueError("tokens of one request are no less alike than those of several")
         return self
 
 

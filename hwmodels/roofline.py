@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from hwmodels.catalog import Gpu
+from hwmodels.devices import Gpu
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound
 from hwmodels.work import (

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import RegularGridInterpolator
 
-from hwmodels.catalog import TABLES, Selector
+from hwmodels.catalog import TABLES
 from hwmodels.errors import HardwareError
 from hwmodels.fits import AffineFit, affine_fit, monotone
+from hwmodels.stacks import Selector
 from hwmodels.work import DType
 
 Array = NDArray[np.float64]

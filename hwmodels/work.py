@@ -277,6 +277,13 @@ class EagerLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class LooseLaunch:
+    """*kernels* launched between two graphs, each with the Python around it: samplers, indices, copies."""
+
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True)
 class Prefill:
     """A prompt's forward pass, kernel after kernel, while the host launches one after another.
 
@@ -305,7 +312,7 @@ GpuWork = (
     | GpuKernel
 )
 LinkWork = AllReduce | AllGather | Exchange
-HostSideWork = Copy | HostWork | GraphLaunch | EagerLaunch | Barrier
+HostSideWork = Copy | HostWork | GraphLaunch | EagerLaunch | LooseLaunch | Barrier
 Work = GpuWork | LinkWork | HostSideWork | Prefill
 
 
@@ -313,6 +320,21 @@ def _seen(context: int, window: int | None, shards: int) -> int:
     """Cached tokens that a query attends to on the rank that holds most of them."""
     whole = context if window is None else min(context, window)
     return -(-whole // shards)
+
+
+def effective_tokens(requests: int, queries: int, between: float, within: float) -> float:
+    """As how many independent tokens those of *requests* with *queries* each route.
+
+    Tokens of different requests are alike by *between* (rho of ``experts_touched``: popular
+    experts), those of one request by *within*. Queries of a single request count as
+    ``1 + (queries - 1) (1 - within)``, single tokens of requests as ``1 + (requests - 1) (1 - between)``.
+    """
+    if not 0 <= between <= within <= 1:
+        raise ValueError(f"need 0 <= between <= within <= 1, got {between} and {within}")
+    if between == 1:
+        return 1.0
+    one_request = 1.0 + (queries - 1) * (1.0 - within) / (1.0 - between)
+    return 1.0 + (requests * one_request - 1.0) * (1.0 - between)
 
 
 def experts_touched(tokens: float, experts: int, top_k: int, routing_correlation: float = 0.0) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from hwmodels.work import EagerLaunch, GraphLaunch
+from hwmodels.work import EagerLaunch, GraphLaunch, LooseLaunch
 from sim.causes import Explanation, explain
 from sim.choices import EngineName
 from sim.graph import StepGraph
@@ -158,6 +158,6 @@ def launch_counts(answer: Answer) -> tuple[int, int]:
     """
     works = [op.work for op in answer.graph.ops]
     graphs = [work.nodes for work in works if isinstance(work, GraphLaunch)]
-    eager = [work.kernels for work in works if isinstance(work, EagerLaunch)]
+    eager = [work.kernels for work in works if isinstance(work, EagerLaunch | LooseLaunch)]
     one_graph = answer.setup.verify_launch is LaunchMode.GRAPH
     return (max(graphs, default=0) if one_graph else 0), sum(eager)

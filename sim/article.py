@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hwmodels import catalog
-from hwmodels.cost import CostModel, Machine
+from hwmodels.cost import CostModel
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import NS_PER_SECOND
+from hwmodels.machine import Machine
 from hwmodels.work import DType, GroupedExperts, experts_touched
 from sim.engine import play
 from sim.fusion import fuse
@@ -234,7 +235,7 @@ def _costs_on(setup: Setup, gpu: str) -> CostModel:
 
 
 def _kernel_name(setup: Setup, gpu: str) -> str:
-    kernel = _costs_on(setup, gpu).expert_kernel(DType.INT4)
+    kernel = _costs_on(setup, gpu).experts.kernel(DType.INT4)
     return f"{kernel.framework} {kernel.version} {kernel.kernel}"
 
 

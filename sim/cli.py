@@ -286,17 +286,34 @@ def validate(
             " instead of the shipped file.",
         ),
     ] = None,
+    refit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STACK",
+            help="Instead of predicting, fit the host costs of STACK ('all': of every one) to the cases that"
+            " FITS names, leaving each out in turn. Prints, and changes no file.",
+        ),
+    ] = None,
+    fits: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FITS.yaml", help="What --refit fits to what; the fits of the shipped stacks by default."
+        ),
+    ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Predict published measurements and show the error.
 
-    CASES.csv has the columns id, model, drafter, method, gpu, n_gpu, interconnect, parallelism,
-    quantisation, kv_dtype, engine, block_size, num_draft_tokens, tree_budget, topk, verify_M_per_req,
-    concurrency, context_tokens, workload, temperature, acceptance_length, acceptance_length_origin,
-    tok_s_total, baseline_tok_s_total, notes and source, in any order; README says what they mean.
-    tok_s_total is with the row's method and baseline_tok_s_total without speculation, both of all requests
-    together. A row that names what nobody here knows is listed with the reason; the others are predicted.
+    CASES.csv has the columns id, model, drafter, method, gpu, n_gpu,
+    interconnect, parallelism, quantisation, kv_dtype, engine, block_size,
+    num_draft_tokens, tree_budget, topk, verify_M_per_req, concurrency,
+    context_tokens, workload, temperature, acceptance_length,
+    acceptance_length_origin, tok_s_total, baseline_tok_s_total, notes
+    and source, in any order; README says what they mean. tok_s_total is
+    with the row's method and baseline_tok_s_total without speculation, both
+    of all requests together. A row that names what nobody here knows is
+    listed with the reason; the others are predicted.
     """
     from sim import files
     from sim.validation import pictures, report, residuals, shipped
@@ -305,6 +322,13 @@ def validate(
     from sim.validation.run import validate as predict_all
 
     path = cases or shipped.cases()
+    if refit is not None:
+        if system or learn or out:
+            raise typer.BadParameter("--refit prints, and takes none of --system, --learn and --out")
+        _refit(refit, fits or shipped.fits(), path, as_json, quiet)
+        return
+    if fits is not None:
+        raise typer.BadParameter("--fits says what --refit fits; without --refit it means nothing")
     wanted = wishes(read(path), system)
     whole = cases is None and not system
     folder = (out or Path("results/validation" if whole else "results/changed/validation")) / path.stem
@@ -325,6 +349,25 @@ def validate(
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
+
+
+def _refit(stack: str, path: Path, cases: Path, as_json: bool, quiet: bool) -> None:
+    """Fit the host costs of *stack*, or of all, as the file at *path* says, and print what that comes to."""
+    from sim import files
+    from sim.validation import fit_report, fits
+    from sim.validation.cases import read
+    from sim.validation.fitting import run as fit
+
+    chosen = fits.of_stack(path, fits.read(path, read(cases)), stack)
+    with _progress(len(chosen), quiet or as_json, "fits") as advance:
+        found = []
+        for one in chosen:
+            found.append(fit(one))
+            advance()
+    if as_json:
+        print(files.as_json(fit_report.as_object(found)))
+    elif not quiet:
+        print("\n".join(fit_report.lines(found)))
 
 
 @app.command()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hwmodels.catalog import DraftGraphs
 from hwmodels.drafters import DFlash, Eagle, Mtp
+from hwmodels.stacks import DraftGraphs
 from hwmodels.work import AllGather, CopyDirection, GpuKernel, GpuTask, HostTask, HostWork
 from sim.choices import Shape
 from sim.draft_kernels import dflash_pass, eagle_passes, mtp_passes

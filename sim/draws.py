@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from hwmodels.cost import Machine
 from hwmodels.estimate import NS_PER_SECOND
+from hwmodels.machine import Machine
 from hwmodels.noise import SHAPE, Factors, factors, log_deviation, skewness
 from hwmodels.work import (
     AllGather,
@@ -38,6 +38,7 @@ from hwmodels.work import (
     GroupedExperts,
     HostWork,
     IndexScores,
+    LooseLaunch,
     MlaAttention,
     Prefill,
     StreamContention,
@@ -96,7 +97,7 @@ def family_of(work: Work) -> Family:
             return Family.LINK
         case GraphLaunch():
             return Family.LAUNCH
-        case HostWork() | EagerLaunch() | Copy() | Prefill():
+        case HostWork() | EagerLaunch() | LooseLaunch() | Copy() | Prefill():
             return Family.HOST
         case Gemm() | BatchedGemm() | Elementwise() | StreamContention() | GpuKernel() | Barrier():
             return Family.KERNELS
@@ -110,7 +111,7 @@ HOST_STREAMS = (RandomStream.GRAPH_LAUNCHES, RandomStream.EAGER_LAUNCHES, Random
 def stream_of(op: Op) -> RandomStream:
     """The stream that a piece beginning with *op* draws from."""
     verify = op.phase is Phase.VERIFY
-    if isinstance(op.work, EagerLaunch):
+    if isinstance(op.work, EagerLaunch | LooseLaunch):
         return RandomStream.EAGER_LAUNCHES
     match family_of(op.work):
         case Family.LINK:

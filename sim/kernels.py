@@ -28,6 +28,7 @@ from hwmodels.work import (
     Pattern,
     StreamContention,
     Work,
+    effective_tokens,
     experts_touched,
 )
 from sim.graph import Component
@@ -292,7 +293,7 @@ def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterat
     routed ones; ``StreamContention`` charges its weight bytes to the main stream.
     """
     model, tokens = setup.model, shape.tokens
-    room = not setup.costs.experts_fill_gpu(routed.dtype)
+    room = not setup.costs.experts.fills_gpu(routed.dtype)
     beside = routed.shared > 0 and room and _two_streams(setup, tokens)
     width = routed.shared * routed.intermediate // setup.machine.ranks
     shared = list(_gated_mlp(setup, tokens, width)) if routed.shared else []
@@ -301,7 +302,7 @@ def _expert_mlp(setup: Setup, shape: PassShape, routed: RoutedExperts) -> Iterat
     yield _dense(Gemm(tokens, routed.count, model.hidden, DType.BF16))
     yield Kernel(
         Component.EXPERTS,
-        _experts(setup, shape.own_tokens, routed),
+        _experts(setup, shape, routed),
         launches=int(setup.machine.stack.dispatch.expert_kernels.value),
     )
     if beside:
@@ -320,15 +321,14 @@ def _two_streams(setup: Setup, tokens: int) -> bool:
     return overlap.shared_expert_stream and (most is None or tokens <= most)
 
 
-def _experts(setup: Setup, tokens: int, routed: RoutedExperts) -> GroupedExperts:
+def _experts(setup: Setup, shape: PassShape, routed: RoutedExperts) -> GroupedExperts:
     """What one rank does; of several groups that share the experts out, the busiest, for which all wait."""
-    asked = setup.scenario.experts
-    correlation = asked.routing_correlation
-    if correlation is None:
-        correlation = routed.routing_correlation.value
-    touched = experts_touched(tokens, routed.count, routed.top_k, correlation)
+    asked, own = setup.scenario.experts, (routed.routing_correlation.value, routed.token_correlation.value)
+    between, within = own if asked.routing_correlation is None else (asked.routing_correlation,) * 2
+    effective = effective_tokens(shape.requests, shape.queries, between, within)
+    touched = experts_touched(effective, routed.count, routed.top_k)
     return GroupedExperts(
-        tokens=tokens,
+        tokens=shape.own_tokens,
         touched=busiest_group(touched, routed.count, asked.ep),
         experts=routed.count,
         top_k=routed.top_k,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hwmodels.catalog import KvMemory
 from hwmodels.drafters import Drafter
 from hwmodels.models import Gqa, LinearAttention, Mla, RoutedExperts, TargetModel
 from hwmodels.roofline import INDEX_SCALE_BYTES, STATE_BYTES, cached_token_bytes, weight_bytes
+from hwmodels.stacks import KvMemory
 from hwmodels.work import BITS_PER_VALUE, DType
 
 GIB = 2**30

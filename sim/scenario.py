@@ -195,7 +195,7 @@ class Experts(Strict):
     kernel: str | None = None
     """Expert kernel to use where the stack knows several (marlin, trtllm_gen, cutlass)."""
     routing_correlation: float | None = Field(default=None, ge=0, le=0.45)
-    """How alike the tokens of a pass route (rho), instead of the model's; 0 is independent."""
+    """How alike all tokens of a pass route (rho), instead of the model's two figures; 0 is independent."""
     ep: int = Field(default=1, ge=1, le=8)
     """Groups of GPUs that share out whole experts (expert parallelism); inside a group they are sliced."""
 

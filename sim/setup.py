@@ -9,12 +9,14 @@ from math import ceil
 from pathlib import Path
 
 from hwmodels import catalog, sampled
-from hwmodels.catalog import BlockSchedule, Gpu
-from hwmodels.cost import CostModel, Machine
+from hwmodels.cost import CostModel
+from hwmodels.devices import Gpu
 from hwmodels.drafters import Drafter, Method
 from hwmodels.errors import HardwareError, MeasuredFileError
+from hwmodels.machine import Machine
 from hwmodels.models import Gqa, TargetModel
 from hwmodels.sampled import Samples
+from hwmodels.stacks import BlockSchedule, CaptureLimit
 from sim import memory, traces
 from sim.batching import Capacity
 from sim.choices import Shape
@@ -73,7 +75,7 @@ class Setup:
         return self.requests < self.scenario.load.concurrency
 
     @cached_property
-    def broken_limit(self) -> catalog.CaptureLimit | None:
+    def broken_limit(self) -> CaptureLimit | None:
         """The capture limit that this scenario's tree breaks, whether it is kept or lifted."""
         drafted = self.scenario.drafted
         if self.scenario.is_plain or drafted.shape is not Shape.DDTREE:

@@ -96,6 +96,10 @@ class Simulation:
         """The steps of *decoded*, whatever its requests do, with the noise of run *index*."""
         return _join([self._played(chunk) for chunk in self._chunks(index, decoded)])
 
+    def durations(self, index: int, decoded: Batch) -> IntArray:
+        """(steps, pieces) ns: what every piece of the steps of *decoded* takes in run *index*."""
+        return np.concatenate([chunk.durations for chunk in self._chunks(index, decoded)])
+
     def decoded(self, index: int) -> Batch:
         """What the requests of run *index* do, step by step."""
         scenario = self.setup.scenario

@@ -15,6 +15,7 @@ from hwmodels.work import (
     HostTask,
     HostWork,
     LinkWork,
+    LooseLaunch,
     Work,
 )
 from sim.graph import Component, GraphBuilder, Lane, Phase, StepGraph
@@ -83,8 +84,8 @@ class StepBuilder:
         return self.add(phase, component, HostWork(task, items), [PYTHON], after)
 
     def launch(self, phase: Phase, kernels: int) -> list[int]:
-        """Launch *kernels* one by one; what they wait for."""
-        op = self.add(phase, Component.LAUNCH, EagerLaunch(kernels, False), [PYTHON])
+        """Launch *kernels* between two graphs; what they wait for."""
+        op = self.add(phase, Component.LAUNCH, LooseLaunch(kernels), [PYTHON])
         return [] if self.ahead else [op]
 
     def copy(self, phase: Phase, size_bytes: int, direction: CopyDirection, after: Iterable[int]) -> int:

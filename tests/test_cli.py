@@ -117,7 +117,10 @@ def test_same_seed_same_bytes_whatever_the_hash_seed(folder: Path) -> None:
         (("run", "small.yaml", "--seed", "-1"), "seed: expected greater than or equal to 0, got -1"),
         (("run", "small.yaml", "--set", "x"), "expected key=value"),
         (("run", "b300_strong_drafter.yml"), "did you mean 'b300_strong_drafter'?"),
-        (("run", "small.yaml", "--set", "model=deepseek_v3", "--set", "gpu=h200_sxm"), "no fp8_block expert"),
+        (
+            ("run", "small.yaml", "--set", "model=kimi_k2_6_nvfp4", "--set", "gpu=h200_sxm"),
+            "no nvfp4 arithmetic",
+        ),
         (("hardware", "show", "b301_sxm"), "no entry named 'b301_sxm', did you mean 'b300_sxm'?"),
         (("estimate", "small.yaml", "--set", "gpu=b200_sxm"), "no closed form for this GPU"),
     ],

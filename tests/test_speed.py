@@ -55,9 +55,12 @@ def test_building_a_tree_grows_as_budget_log_budget() -> None:
         ddtree.build(rows, budget)
         return time.perf_counter() - begin
 
-    pairs = [(build_seconds(1024), sum(build_seconds(128) for _ in range(8))) for _ in range(9)]
+    pairs = [(build_seconds(1024), sum(build_seconds(128) for _ in range(8))) for _ in range(15)]
+    large, small = map(min, zip(*pairs, strict=True))
     # As many nodes on both sides: the larger heap costs log 1024 / log 128 = 1.4 times as much a node.
-    assert median(large / small for large, small in pairs) < 3
+    # Both take about a millisecond, so a neighbour that is given the core shows in most attempts: the
+    # shortest of each are those it left alone.
+    assert large / small < 3
 
 
 def seconds(*command: str) -> float:

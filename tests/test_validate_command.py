@@ -32,7 +32,8 @@ def test_it_reports_and_writes(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     for words in ("measured", "predicted", "90 % interval", "MEASURED", "bias", "Skipped:", "a GPU of 2030"):
         assert words in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
+    said = done.stdout.partition("\nWritten to ")[0]
+    assert max(map(len, said.splitlines())) <= 100
     written = {path.name for path in (folder / "results/changed/validation/mine").iterdir()}
     assert written == {"report.txt", "validation.json", "rows.csv", "scatter.png", "scatter.svg"}
 
@@ -85,6 +86,61 @@ def test_bad_input_is_one_line_and_exit_code_2(folder: Path, content: str, words
 def test_a_file_that_is_not_there(folder: Path) -> None:
     done = validate("none.csv", cwd=folder)
     assert (done.returncode, done.stderr) == (2, "error: none.csv: no such file\n")
+
+
+FITS = """\
+fits:
+- stack: sglang
+  figures:
+    dispatch.schedule_us: {value: 3170, source: scaled, ref: a test, range: [1500, 3800]}
+  cases: {baseline: [P1, D1]}
+  checks: {speculative: [D1]}
+"""
+
+
+@pytest.fixture
+def fits(folder: Path) -> Path:
+    (folder / "fits.yaml").write_text(FITS, encoding="utf-8")
+    return folder
+
+
+def test_refit_prints_and_writes_nothing(fits: Path) -> None:
+    arguments = ("mine.csv", "--fits", "fits.yaml", "--refit")
+    said = validate(*arguments, "sglang", cwd=fits)
+    assert said.returncode == 0, said.stderr
+    for words in (
+        "fitted to 2 measurements of 2 cases",
+        "dispatch.schedule_us",
+        "1 sigma",
+        "left out",
+        "check",
+    ):
+        assert words in said.stdout
+    assert max(map(len, said.stdout.splitlines())) <= 100
+    found = json.loads(validate(*arguments, "all", "--json", cwd=fits).stdout)
+    (fit,) = found["fits"]
+    assert fit["stack"] == "sglang"
+    assert [row["id"] for row in fit["rows"]] == ["D1", "P1"]
+    assert [row["kind"] for row in fit["checks"]] == ["speculative"]
+    errors = fit["mean_absolute_error"]
+    assert errors["fitted"] < errors["prior"]
+    assert sorted(path.name for path in fits.iterdir()) == ["fits.yaml", "mine.csv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--refit", "vllm", "--fits", "fits.yaml"), "fits.yaml: no fit of a stack 'vllm'"),
+        (("--refit", "sglang"), "no case 'C113'"),
+        (("--refit", "sglang", "--fits", "none.yaml"), "none.yaml: no such file"),
+        (("--refit", "sglang", "--system", "b200"), "takes none of --system"),
+        (("--fits", "fits.yaml"), "without --refit"),
+    ],
+)
+def test_a_refit_that_cannot_be_is_exit_code_2(fits: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = validate("mine.csv", *arguments, cwd=fits)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in " ".join(done.stderr.replace("│", " ").split())
 
 
 def test_help_names_every_column(folder: Path) -> None:

@@ -18,9 +18,11 @@ import numpy as np
 from hwmodels import cases, catalog, measured, sampled
 from hwmodels.cases import AnyCase, Op, sizes
 from hwmodels.catalog import Kind
-from hwmodels.cost import CostModel, Machine
+from hwmodels.cost import CostModel
+from hwmodels.devices import Gpu
 from hwmodels.documents import did_you_mean
 from hwmodels.errors import DocumentError, HardwareError
+from hwmodels.machine import Machine
 from hwmodels.measured import SUFFIX, MeasuredFile, Point, Series
 
 RANKS = 8
@@ -113,7 +115,7 @@ def side(name: str, stack: str) -> Side:
     raise DocumentError(name, 0, "", f"no measured file (.jsonl) and no GPU{did_you_mean(name, known)}")
 
 
-def _tables(gpu: catalog.Gpu, stack: str) -> CostModel:
+def _tables(gpu: Gpu, stack: str) -> CostModel:
     # Kernels ask neither link nor host.
     link = catalog.interconnect(catalog.names(Kind.INTERCONNECT)[0])
     host = catalog.host(catalog.names(Kind.HOST)[0])

@@ -1,6 +1,6 @@
-"""What can be wrong with a file of cases, and with one case.
+"""What can be wrong with a file of cases or of fits, and with one case.
 
-``CasesError`` stops everything: the file cannot be read as it was meant. ``Unpredictable``
+``CasesError`` and ``FitsError`` stop everything: the file cannot be read as it was meant. ``Unpredictable``
 stops one prediction: the row names something that nobody here knows.
 """
 
@@ -18,6 +18,10 @@ class CasesError(DocumentError):
 
     def __str__(self) -> str:
         return in_one_line(super().__str__())
+
+
+class FitsError(DocumentError):
+    """The *file* of fits is wrong at *line* (1-based, 0 for the whole file), *key*: *problem*."""
 
 
 class Unpredictable(Exception):

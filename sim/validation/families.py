@@ -21,6 +21,7 @@ from hwmodels.work import (
     GroupedExperts,
     HostTask,
     HostWork,
+    LooseLaunch,
     MlaAttention,
     Prefill,
     StreamContention,
@@ -43,6 +44,7 @@ _NAMES: dict[type, Family] = {
     Copy: "host copies",
     GraphLaunch: "graph launches",
     EagerLaunch: "eager launches",
+    LooseLaunch: "loose launches",
     Prefill: "prefill",
 }
 _TASKS: dict[HostTask | GpuTask, Family] = {
@@ -51,6 +53,7 @@ _TASKS: dict[HostTask | GpuTask, Family] = {
     HostTask.TREE_BUILD: "tree build",
     HostTask.TREE_MASK: "tree build",
     HostTask.SYNCHRONISE: "synchronisation",
+    HostTask.HAND_OVER: "hand-over between two steps",
     HostTask.HAND_OVER: "synchronisation",
     GpuTask.TOP_K: "top-k and tree kernels",
     GpuTask.TREE_BUILD: "top-k and tree kernels",

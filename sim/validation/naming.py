@@ -15,10 +15,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from hwmodels import catalog
-from hwmodels.catalog import ExpertKernel, Gpu, Kind
+from hwmodels.catalog import Kind
+from hwmodels.devices import Gpu
 from hwmodels.drafters import Drafter
 from hwmodels.entry import Entry
 from hwmodels.models import TargetModel
+from hwmodels.stacks import ExpertKernel
 from hwmodels.work import DType
 from sim.validation.errors import Unpredictable
 

@@ -12,25 +12,23 @@ from functools import cache
 
 import numpy as np
 
-LENGTH_CV = 0.6
-"""Relative standard deviation of the lengths of a data set's answers, lognormal. Assumed: reasoning models'
-answers to one data set differ by a factor of two or three, and no publication here states it."""
 BENCHMARKS = 200
 """Benchmarks played; the mean is then known to half a per cent."""
 SEED = 1
 
 
 @cache
-def occupancy(prompts: int, places: int, alone: float) -> float:
+def occupancy(prompts: int, places: int, alone: float, length_cv: float) -> float:
     """Throughput of *prompts* requests over that of a batch whose *places* are always taken.
 
     *alone* is the step of a single request over that of the full batch; in between the step
-    is taken to be linear in the requests.
+    is taken to be linear in the requests. Answers have lognormal lengths of relative standard
+    deviation *length_cv*.
     """
     if places == 1:
         return 1.0
     luck = np.random.default_rng(SEED)
-    sigma = np.sqrt(np.log1p(LENGTH_CV**2))
+    sigma = np.sqrt(np.log1p(length_cv**2))
     lengths = np.exp(luck.normal(-(sigma**2) / 2, sigma, (BENCHMARKS, max(prompts, places))))
     return float(np.mean([_one(sample.tolist(), places, alone) for sample in lengths]))
 

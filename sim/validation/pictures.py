@@ -16,7 +16,7 @@ from sim import pictures
 from sim.validation.translation import CaseKind
 from sim.validation.verdicts import Row, Validation, score
 
-SIZE = (7.6, 6.4)
+SIZE = (6.6, 7.2)
 MARGIN = 1.25
 """Of the axes beyond the outermost point."""
 BAND = 0.1

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from hwmodels.estimate import Source
 from sim import batch
 from sim.batching import Batch
-from sim.graph import Component
-from sim.means import mean_times
+from sim.graph import Component, IntArray
+from sim.means import BaseTimes, mean_times
 from sim.records import StepRecords
 from sim.scenario import Scenario
 from sim.setup import Setup, resolve
@@ -26,6 +26,7 @@ from sim.simulate import Simulation
 from sim.validation.families import Family, family_of
 from sim.validation.occupancy import occupancy
 from sim.validation.translation import Question
+from sim.validation.workloads import DataSet
 
 Array = NDArray[np.float64]
 RUNS = 24
@@ -49,6 +50,8 @@ class StepModel:
     """The mean step of a scenario, ready to be asked what happens when figures are off."""
 
     simulation: Simulation
+    context: int
+    """Cached tokens of a request."""
     label_s: Array
     """(labels,) mean seconds of one execution."""
     spreads: Array
@@ -61,17 +64,26 @@ class StepModel:
     def of(cls, setup: Setup, context: int) -> StepModel:
         """The mean step of *setup* over *context* cached tokens."""
         simulation = Simulation(setup)
-        joined = np.array([_joining(simulation)])
         labels = simulation.pieces.labels
         named = [family_of(label.work) for label in labels]
         families = tuple(dict.fromkeys(named))
         return cls(
             simulation=simulation,
-            label_s=simulation.mean_times(np.array([context]), joined).label_s[0],
+            context=context,
+            label_s=_label_s(simulation, simulation.base, context),
             spreads=np.array([setup.costs.estimate(label.work).spread for label in labels]),
             families=families,
             family_of=np.array([families.index(family) for family in named], dtype=np.int64),
         )
+
+    def costed_by(self, setup: Setup) -> Array:
+        """(labels,) mean seconds where *setup* has other figures for the same work."""
+        return _label_s(self.simulation, BaseTimes(setup, self.simulation.pieces), self.context)
+
+    def played_ns(self) -> IntArray:
+        """(RUNS x STEPS, pieces) durations of the steps that ``predict`` plays."""
+        decoded = _steady(self.simulation, self.context)
+        return np.concatenate([self.simulation.durations(run, decoded) for run in range(RUNS)])
 
     def step_s(self, factors: Array) -> Array:
         """(rows,) seconds of a mean step whose labels take *factors* (rows, labels) times as long."""
@@ -144,6 +156,11 @@ def predict(scenario: Scenario, context: int) -> Prediction:
     )
 
 
+def _label_s(simulation: Simulation, base: BaseTimes, context: int) -> Array:
+    """(labels,) seconds that *base* says over *context* cached tokens."""
+    return np.asarray(base.seconds(np.array([context]), np.array([_joining(simulation)]))[0])
+
+
 def _joining(simulation: Simulation) -> float:
     """Requests that join in a step, on average: each stays for its output over its acceptance length."""
     setup = simulation.setup
@@ -187,10 +204,10 @@ class Predictions:
         """The Prediction for *question*; HardwareError where figures lack."""
         scenario, contexts = question.scenario, question.contexts
         found = self._predicted(scenario, contexts.middle)
-        if contexts.prompts is None or found.requests == 1:
+        if contexts.data_set is None or found.requests == 1:
             return found
-        alone = self._predicted(_with_one_request(scenario), contexts.middle)
-        share = occupancy(contexts.prompts, found.requests, alone.step_s / found.step_s)
+        alone = self._predicted(with_one_request(scenario), contexts.middle)
+        share = share_of_full(contexts.data_set, found.requests, alone.step_s, found.step_s)
         return replace(found, occupancy=share)
 
     def _predicted(self, scenario: Scenario, context: int) -> Prediction:
@@ -200,5 +217,14 @@ class Predictions:
         return self._known[key]
 
 
-def _with_one_request(scenario: Scenario) -> Scenario:
+def share_of_full(data_set: DataSet, requests: int, alone_s: float, step_s: float) -> float:
+    """Throughput over all of *data_set*, *requests* at a time, over that of a batch that stays full.
+
+    A step takes *step_s* in it and *alone_s* with one request.
+    """
+    return occupancy(data_set.prompts, requests, alone_s / step_s, data_set.length_cv)
+
+
+def with_one_request(scenario: Scenario) -> Scenario:
+    """*scenario* without the rest of its batch."""
     return scenario.model_copy(update={"load": scenario.load.model_copy(update={"concurrency": 1})})

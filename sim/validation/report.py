@@ -57,7 +57,7 @@ def lines(validation: Validation, title: str) -> list[str]:
 
 
 def _rows_table(rows: Sequence[Row]) -> Table:
-    table = _table("id", "", "measured", "predicted", "error", "90 % interval", "", "rests on")
+    table = blank_table("id", "", "measured", "predicted", "error", "90 % interval", "", "rests on")
     table.padding = (0, 1, 0, 0)
     for column in table.columns[2:6]:
         column.justify = "right"
@@ -76,7 +76,8 @@ def _rows_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _table(*names: str) -> Table:
+def blank_table(*names: str) -> Table:
+    """A table of columns *names*, without rows."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in names:
         table.add_column(name, overflow="fold", no_wrap=name == "id")
@@ -102,7 +103,7 @@ def _rests_on(sources: dict[Source, float], most: int) -> str:
 
 
 def _scores_table(validation: Validation) -> Table:
-    table = _table("system", "rows", "mean |error|", "median |error|", "bias", "inside 90 %")
+    table = blank_table("system", "rows", "mean |error|", "median |error|", "bias", "inside 90 %")
     for column in table.columns[1:]:
         column.justify = "right"
     named = [*validation.systems.items(), ("all", list(validation.rows))]
@@ -162,7 +163,7 @@ def _worst(row: Row, found: Blame) -> list[RenderableType]:
 
 
 def _suspects_table(row: Row, suspects: Sequence[Suspect]) -> Table:
-    table = _table("  of a step", "ms", "share", "would have to be", "stated 1 sigma")
+    table = blank_table("  of a step", "ms", "share", "would have to be", "stated 1 sigma")
     for column in table.columns[1:]:
         column.justify = "right"
     for suspect in suspects:
@@ -241,21 +242,21 @@ def _row_object(row: Row) -> dict[str, Any]:
         "id": row.id,
         "kind": row.kind.value,
         "measured_tok_s": row.measured,
-        "predicted_tok_s": _rounded(row.predicted),
-        "error": _rounded(row.error),
-        "low": _rounded(low),
-        "high": _rounded(high),
-        "rests_on": {source.name: _rounded(share) for source, share in row.prediction.sources.items()},
+        "predicted_tok_s": rounded(row.predicted),
+        "error": rounded(row.error),
+        "low": rounded(low),
+        "high": rounded(high),
+        "rests_on": {source.name: rounded(share) for source, share in row.prediction.sources.items()},
     }
 
 
 def _score_object(found: Score | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {name: value if name == "rows" else _rounded(value) for name, value in found._asdict().items()}
+    return {name: value if name == "rows" else rounded(value) for name, value in found._asdict().items()}
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
     """Digits beyond these would depend on the order of summation."""
     return float(f"{value:.{DIGITS}g}")
 

@@ -3,8 +3,9 @@
 No figure has a range for an effect that nobody modelled. The shipped cases show how far predictions are
 off beyond what their own uncertainty explains; a row's interval is widened by what *other* systems
 show, never its own (leave one system out). Plain decoding and speculation are told apart, and GPUs with
-measured tables from those that only have a roofline. The term is the least standard deviation with which
-90 % of the rows alike, every system with the same weight, would lie inside their intervals.
+measured tables from those that only have a roofline, where that leaves systems enough to learn from. The term
+is the least standard deviation with which 90 % of the rows alike, every system with the same weight, would
+lie inside their intervals.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sim.validation.uncertainty import LEVEL
 from sim.validation.verdicts import Row
 
 DIGITS = 5
+ENOUGH_SYSTEMS = 3
 QUANTILE = float(special.ndtri((1 + LEVEL) / 2))
 
 
@@ -64,7 +66,8 @@ def discrepancy_sd(residuals: Sequence[Residual], row: Row) -> float:
         residual for residual in residuals if residual.system != row.system and residual.kind == row.kind
     ]
     alike = [residual for residual in others if residual.ground == row.ground]
-    return _covering_sd(alike or others)
+    enough = len({residual.system for residual in alike}) >= ENOUGH_SYSTEMS
+    return _covering_sd(alike if enough else others)
 
 
 def _covering_sd(residuals: Sequence[Residual]) -> float:

@@ -17,6 +17,11 @@ def cases() -> Path:
     return folder() / "cases.csv"
 
 
+def fits() -> Path:
+    """Which host costs of which stack are fitted to which of them."""
+    return folder() / "fits.yaml"
+
+
 def residuals() -> Path:
     """How far their predictions are off; ``python -m sim validate --residuals`` writes it."""
     return folder() / "residuals.csv"

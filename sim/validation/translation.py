@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from hwmodels import catalog
-from hwmodels.catalog import Gpu
+from hwmodels.devices import Gpu
 from hwmodels.documents import Document
 from hwmodels.drafters import Drafter
 from hwmodels.errors import DocumentError

@@ -20,7 +20,7 @@ from hwmodels import cases, catalog, measured
 from hwmodels.cases import AnyCase, Op, sizes, work_of
 from hwmodels.cost import CostModel
 from hwmodels.errors import DocumentError
-from hwmodels.measured import MeasuredFile, Point, Series
+from hwmodels.measured import LONGEST_US, MeasuredFile, Point, Series
 from hwmodels.work import DType
 from sim.hardware import pictures, report
 from sim.hardware.comparison import Comparison, Published, compare, side, varying_sizes
@@ -255,7 +255,8 @@ def test_times_beside_published_ones_are_called_means() -> None:
         assert title.endswith("\nn 384, k 7168, dtype bfloat16")
 
 
-@given(st.floats(1e-2, 1e5), st.floats(1.1, 1e4))
+# Up to the longest time that a file may state.
+@given(st.floats(1e-2, 0.99 * LONGEST_US / 1e4), st.floats(1.1, 1e4))
 def test_a_picture_has_two_times_to_read_off_and_one_scale(shortest: float, range_: float) -> None:
     points = [point(mla(q, c), [shortest * t]) for q, c, t in ((1, 1024, 1), (1, 2048, range_), (9, 1024, 1))]
     left, right = pictures.plot(compare(file_of(*points), file_of(*points)), Op.MLA).axes

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from hwmodels import catalog, documents, tables
-from hwmodels.catalog import Gpu, Host, Interconnect, Kind, Stack
+from hwmodels.catalog import Kind
+from hwmodels.devices import Gpu, Host, Interconnect
 from hwmodels.documents import Document, KeyPath, dotted, resolve, validate
 from hwmodels.drafters import Accuracy
 from hwmodels.entry import Entry, Figure
 from hwmodels.errors import DocumentError
 from hwmodels.estimate import Source
 from hwmodels.models import Gqa, Mla, TargetModel
+from hwmodels.stacks import Stack
 from hwmodels.work import BITS_PER_VALUE, DType
 
 MODELS: dict[Kind, type[Entry]] = {

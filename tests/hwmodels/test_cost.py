@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from hwmodels import catalog, tables
 from hwmodels.catalog import Kind
-from hwmodels.cost import CostModel, Machine
+from hwmodels.cost import CostModel
 from hwmodels.entry import Figure
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound, Source, weakest
+from hwmodels.machine import Machine
+from hwmodels.stacks import AttentionKernel
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -134,7 +136,8 @@ GATHERS: Works = st.builds(AllGather, sizes_bytes, st.integers(1, 16))
 COPIES: Works = st.builds(Copy, sizes_bytes, st.sampled_from(CopyDirection))
 GRAPHS: Works = st.builds(GraphLaunch, few)
 EAGER: Works = st.builds(EagerLaunch, few, st.booleans())
-HOST: Works = st.builds(HostWork, st.sampled_from(HostTask), few)
+# Not what lies between two steps: few stacks have a figure for it.
+HOST: Works = st.builds(HostWork, st.sampled_from([t for t in HostTask if t is not HostTask.HAND_OVER]), few)
 ON_BARE: Works = st.one_of(
     st.builds(Gemm, m=few, n=few, k=few, dtype=st.sampled_from([DType.BF16, DType.INT4])),
     BATCHED,
@@ -167,6 +170,12 @@ LAWS = [
     for kind, (works, sizes) in GROWING.items()
     for size in sizes.split()
 ]
+
+
+def on_gpu(model: CostModel) -> list[AttentionKernel]:
+    """The kernels of the stack for latent attention on this GPU."""
+    gpu = model.machine.gpu.measured_as
+    return [kernel for kernel in model.machine.stack.attention if gpu in kernel.gpus]
 
 
 def seconds(model: CostModel, work: Work) -> float:
@@ -453,7 +462,7 @@ def test_beyond_the_table_a_gemm_reads_its_weights(model: CostModel) -> None:
 
 def test_experts_of_another_size_scale_with_their_bytes() -> None:
     fixed = (
-        tables.expert_lines("b300_sxm", B300.expert_kernel(DType.INT4), DType.INT4)[0].fit.intercept * 1e-6
+        tables.expert_lines("b300_sxm", B300.experts.kernel(DType.INT4), DType.INT4)[0].fit.intercept * 1e-6
     )
     whole, half = kimi_experts(64, 300), replace(kimi_experts(64, 300), intermediate=128)
     assert seconds(B300, half) - fixed == pytest.approx((seconds(B300, whole) - fixed) / 2)
@@ -618,8 +627,8 @@ def test_a_barrier_costs_nothing() -> None:
 
 def test_the_first_kernel_of_a_stack_is_used_unless_another_is_named() -> None:
     other = CostModel(machine("b300_sxm", "nvlink5", "sglang", "trtllm_gen"))
-    assert B300.expert_kernel(DType.INT4).kernel == "marlin"
-    assert other.expert_kernel(DType.INT4).kernel == "trtllm_gen"
+    assert B300.experts.kernel(DType.INT4).kernel == "marlin"
+    assert other.experts.kernel(DType.INT4).kernel == "trtllm_gen"
 
 
 @pytest.mark.parametrize("missing", ["experts", "attention", "grouped_attention"])
@@ -655,6 +664,7 @@ def lacking_reread() -> CostModel:
         ),
         (H200, kimi_experts(9, 66, DType.NVFP4), "h200_sxm: no nvfp4 arithmetic"),
         (lacking_reread(), attention(1, 2, 9), "sglang: trtllm_mla lacks reread_gb_s"),
+        (B300, HostWork(HostTask.HAND_OVER, 1), "sglang: lacks exposed_us"),
         (H200, Gemm(1, 256, 256, DType.NVFP4), "h200_sxm: no nvfp4 arithmetic"),
         (H200, BatchedGemm(1, 1, 1, 1, DType.NVFP4), "h200_sxm: no nvfp4 arithmetic"),
     ],
@@ -701,6 +711,159 @@ def test_measured_means_a_table_row_of_this_gpu_and_this_engine() -> None:
 def test_a_figure_made_of_others_is_as_weak_as_the_weakest() -> None:
     assert weakest(Source.MEASURED, Source.ASSUMED, Source.FITTED) is Source.ASSUMED
     assert weakest(Source.MEASURED, Source.FITTED) is Source.FITTED
+
+
+# Dense kernels for weights that no table has: what they reach of the datasheet.
+
+
+def with_gemm(gpu: str, share: float, serial: bool) -> CostModel:
+    """One *gpu* whose kernels for Q4_K_M reach *share* of its bandwidth."""
+    usual = machine(gpu, "pcie4_two_gpus", "lucebox")
+    [kernel] = usual.stack.quantised_gemm
+    reached = kernel.bandwidth_share.model_copy(update={"value": share, "range": None})
+    changed = kernel.model_copy(update={"bandwidth_share": reached, "serial": serial})
+    stack = usual.stack.model_copy(update={"quantised_gemm": (changed,)})
+    return CostModel(replace(usual, stack=stack))
+
+
+QUANTISED: Works = st.builds(
+    Gemm, m=few, n=st.integers(1, 60_000), k=st.integers(1, 20_000), dtype=st.just(DType.Q4_K_M)
+)
+QUANTISED_GPUS = st.sampled_from(["rtx_3090", "rtx_5090"])
+
+
+def read_and_multiplied(gpu: str, work: Gemm, share: float) -> tuple[float, float]:
+    """Seconds for the bytes of *work* and for its arithmetic."""
+    entry = catalog.gpu(gpu)
+    moved = work.n * work.k * 4.85 / 8 + 2 * work.m * (work.n + work.k)
+    read = moved / (entry.memory_bandwidth_gb_s.value * share * 1e9)
+    return read, 2 * work.m * work.n * work.k / (entry.tflops[DType.Q4_K_M].value * 1e12)
+
+
+@given(QUANTISED_GPUS, QUANTISED, st.floats(0.1, 1))
+def test_serial_kernels_add_reading_and_multiplying_and_others_do_the_longer(
+    gpu: str, work: Gemm, share: float
+) -> None:
+    read, multiplied = read_and_multiplied(gpu, work, share)
+    floor = catalog.gpu(gpu).kernel_floor_us.value * 1e-6
+    serial, beside = (with_gemm(gpu, share, serial).estimate(work) for serial in (True, False))
+    assert serial.seconds == pytest.approx(floor + read + multiplied)
+    assert beside.seconds == pytest.approx(floor + max(read, multiplied))
+    assert serial.bound is beside.bound is (Bound.MEMORY if read >= multiplied else Bound.COMPUTE)
+
+
+@given(QUANTISED_GPUS, QUANTISED, st.booleans())
+def test_a_share_of_one_is_never_below_the_roofline(gpu: str, work: Gemm, serial: bool) -> None:
+    model = with_gemm(gpu, 1.0, serial)
+    assert seconds(model, work) >= at_least(model.floor_seconds(work))
+    assert seconds(model, work) <= seconds(with_gemm(gpu, 0.5, serial), work)
+
+
+@given(QUANTISED, st.sampled_from(["m", "n", "k"]), st.integers(1, 10_000), st.booleans())
+def test_a_larger_product_of_quantised_weights_never_takes_less(
+    work: Gemm, size: str, growth: int, serial: bool
+) -> None:
+    model, larger = with_gemm("rtx_3090", 0.65, serial), replace(work, **{size: getattr(work, size) + growth})
+    assert seconds(model, larger) >= at_least(seconds(model, work))
+
+
+def test_other_weights_of_the_same_stack_stream_as_everywhere() -> None:
+    model = with_gemm("rtx_3090", 0.1, True)
+    work = Gemm(1, 4096, 4096, DType.BF16)
+    assert model.estimate(work) == CostModel(machine("rtx_3090", "pcie4_two_gpus", "sglang")).estimate(work)
+
+
+# What the host does for each request.
+
+
+@given(models, st.integers(2, 512))
+def test_one_request_is_scheduled_at_the_stacks_figure_and_every_further_at_its_own(
+    model: CostModel, requests: int
+) -> None:
+    dispatch = model.machine.stack.dispatch
+    alone = seconds(model, HostWork(HostTask.SCHEDULE, 1))
+    assert alone == pytest.approx(dispatch.schedule_us.value * 1e-6)
+    more = seconds(model, HostWork(HostTask.SCHEDULE, requests)) - alone
+    assert more == pytest.approx(dispatch.request_us.value * 1e-6 * (requests - 1))
+
+
+def with_request_us(model: CostModel, value: float) -> CostModel:
+    dispatch = model.machine.stack.dispatch
+    figure = Figure(value=value, source=Source.ASSUMED, ref="made up")
+    changed = dispatch.model_copy(update={"request_us": figure})
+    stack = model.machine.stack.model_copy(update={"dispatch": changed})
+    return CostModel(replace(model.machine, stack=stack))
+
+
+@given(models, st.floats(0, 1e4), st.integers(2, 512))
+def test_what_further_requests_cost_is_nothing_to_one(model: CostModel, value: float, requests: int) -> None:
+    other = with_request_us(model, value)
+    one, many = (HostWork(HostTask.SCHEDULE, n) for n in (1, requests))
+    assert other.estimate(one) == model.estimate(one)
+    assert seconds(other, many) - seconds(other, one) == pytest.approx(value * 1e-6 * (requests - 1))
+    assert other.estimate(many).source is Source.ASSUMED
+
+
+def test_what_lies_between_two_steps_takes_the_stacks_figure() -> None:
+    model = CostModel(machine("b300_sxm", "nvlink5", "tensorrt_llm"))
+    exposed = model.machine.stack.overlap.exposed_us
+    assert exposed is not None
+    found = model.estimate(HostWork(HostTask.HAND_OVER, 1))
+    assert (found.seconds, found.source) == (pytest.approx(exposed.value * 1e-6), exposed.source)
+
+
+# Attention whose growth with context is not the table's.
+
+SERIAL = [m for m in MODELS if any(k.serial_us_per_1k_context for k in on_gpu(m))]
+contexts = st.integers(1024, 131_072)
+
+
+@given(st.sampled_from(SERIAL), st.integers(1, 64), contexts, contexts)
+def test_serial_attention_grows_with_its_context_in_a_line(
+    model: CostModel, requests: int, first: int, second: int
+) -> None:
+    [kernel] = on_gpu(model)
+    assert kernel.serial_us_per_1k_context is not None
+    serial = kernel.serial_us_per_1k_context.value * 1e-9
+    read = requests * 576 * 2 / achieved(model)
+    took = [seconds(model, attention(requests, 1, context)) for context in (first, second)]
+    assert took[1] - took[0] == pytest.approx((second - first) * (serial + read), abs=1e-12)
+
+
+@given(st.sampled_from(SERIAL), st.integers(1, 128), st.integers(1, 128), st.integers(1, 8), many)
+def test_serial_attention_takes_no_less_for_more_requests(
+    model: CostModel, requests: int, more: int, queries: int, context: int
+) -> None:
+    times = [seconds(model, attention(n, queries, context)) for n in (requests, requests + more)]
+    assert times[0] <= times[1] * (1 + 1e-12)
+
+
+@given(st.sampled_from(SERIAL), many)
+def test_the_serial_part_is_of_the_longest_request_and_not_of_each(model: CostModel, context: int) -> None:
+    """What a second request adds is its bytes and its row of the table, however long the contexts."""
+    added = [seconds(model, attention(2, 1, n)) - seconds(model, attention(1, 1, n)) for n in (1, context)]
+    read = 576 * 2 / achieved(model)
+    assert added[1] - added[0] == pytest.approx((context - 1) * read, abs=1e-12)
+
+
+def test_attention_that_grows_by_a_fit_is_not_called_measured() -> None:
+    for model in SERIAL:
+        assert model.estimate(attention(1, 1, 16_384)).source is Source.SCALED
+
+
+# Expert kernels: one that was measured in another build, and one that leaves no room.
+
+
+def test_of_all_stacks_kernels_marlin_alone_fills_the_gpu() -> None:
+    kernels = [k for name in catalog.names(Kind.STACK) for k in catalog.stack(name).experts]
+    assert {k.kernel for k in kernels if k.fills_gpu} == {"marlin"}
+    assert "marlin" not in {k.kernel for k in kernels if not k.fills_gpu}
+
+
+def test_another_kernel_of_the_same_stack_leaves_room() -> None:
+    assert B300.experts.fills_gpu(DType.INT4)
+    assert not CostModel(machine("b300_sxm", "nvlink5", "sglang", "trtllm_gen")).experts.fills_gpu(DType.INT4)
+    assert not without(experts=()).experts.fills_gpu(DType.INT4)
 
 
 def relative(name: str, achieved_gb_s: float) -> CostModel:

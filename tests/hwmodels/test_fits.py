@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels import catalog, tables
-from hwmodels.catalog import Selector
 from hwmodels.fits import affine_fit
+from hwmodels.stacks import Selector
 from hwmodels.tables import ExpertShape, ExpertsLine
 from hwmodels.work import DType, experts_touched
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from hwmodels import catalog, perfdb, tables
-from hwmodels.cost import CostModel, Machine
+from hwmodels.cost import CostModel
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Source
+from hwmodels.machine import Machine
 from hwmodels.perfdb import Database
 from hwmodels.tables import ExpertShape, HeadShape
 from hwmodels.work import DType, Gemm, GqaAttention, GroupedExperts, MlaAttention, Work

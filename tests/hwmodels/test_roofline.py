@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hwmodels import catalog, roofline
-from hwmodels.catalog import Gpu, Kind
+from hwmodels.catalog import Kind
+from hwmodels.devices import Gpu
 from hwmodels.errors import HardwareError
 from hwmodels.estimate import Bound
 from hwmodels.roofline import Demand

@@ -18,9 +18,10 @@ from measuring import bimodal, experts, kimi_file, kimi_points, mla, point, writ
 from hwmodels import cases, catalog, measured, sampled
 from hwmodels.cases import AllReduceAlgorithm, AnyCase
 from hwmodels.catalog import Kind
-from hwmodels.cost import CostModel, Machine
+from hwmodels.cost import CostModel
 from hwmodels.errors import DocumentError, MeasuredFileError
 from hwmodels.estimate import Bound, Source
+from hwmodels.machine import Machine
 from hwmodels.measured import Point, Series
 from hwmodels.sampled import Answer, Samples, Silence
 from hwmodels.work import (

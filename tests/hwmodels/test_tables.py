@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 from hwmodels import catalog, documents, fits, tables
-from hwmodels.catalog import AttentionKernel, ExpertKernel, Kind, Selector, Stack
+from hwmodels.catalog import Kind
 from hwmodels.errors import HardwareError
+from hwmodels.stacks import AttentionKernel, ExpertKernel, Selector, Stack
 from hwmodels.tables import Curve, ExpertsLine, Grid, HeadShape
 from hwmodels.work import DType
 
@@ -424,6 +425,53 @@ def test_experts_over_ranks_are_fewer_and_whole() -> None:
     b200 = next(k for gpu, k in expert_kernels() if gpu == "b200_sxm" and k.dtype is DType.NVFP4)
     shapes = {tuple(line.shape) for line in tables.expert_lines("b200_sxm", b200, DType.NVFP4)}
     assert {(384, 7168, 256, 8), (384, 7168, 512, 8), (48, 7168, 2048, 1), (96, 7168, 2048, 2)} <= shapes
+
+
+BUILDS = (
+    "gpu,framework,version,kernel,dtype,experts,hidden,intermediate,top_k,moe_tp,moe_ep,t1_us,t8_us,t16_us,t32_us\n"
+    + "".join(
+        f"g,{framework},{version},{kernel},int4_wo,64,1024,256,2,1,1,{us},{us},{us},{us}\n"
+        for framework, version, kernel, us in [
+            ("vllm", "0.9.0", "marlin", 1),
+            ("vllm", "0.24.0", "marlin", 2),
+            ("sglang", "0.5.9", "marlin", 3),
+            ("sglang", "0.5.10", "marlin", 4),
+            ("sglang", "0.5.14", "marlin", 5),
+            ("sglang", "0.5.20", "triton", 6),
+        ]
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "order"),
+    [
+        ("sglang", "0.5.14", [4, 3, 2, 1]),
+        ("sglang", "0.5.9", [5, 4, 2, 1]),
+        ("vllm", "0.24.0", [1, 5, 4, 3]),
+        ("vllm", "1.0.0", [2, 1, 5, 4, 3]),
+    ],
+)
+def test_other_builds_of_a_kernel_are_this_engines_first_and_the_newest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, framework: str, version: str, order: list[int]
+) -> None:
+    use(tmp_path, monkeypatch, BUILDS)
+    monkeypatch.setattr(tables, "expert_lines", tables.expert_lines.__wrapped__)
+    kernel = Selector(gpus=(), framework=framework, version=version, kernel="marlin")
+    found = tables.expert_lines_of_other_builds.__wrapped__("g", kernel, DType.INT4)
+    assert [line(64, 8) for line in found] == pytest.approx(order)
+
+
+def test_other_builds_are_of_the_same_gpu_kernel_and_weights() -> None:
+    kernel = next(k for gpu, k in expert_kernels() if k.kernel == "marlin" and gpu == "h100_sxm")
+    found = tables.expert_lines_of_other_builds("h100_sxm", kernel, DType.INT4)
+    assert found
+    assert {tuple(line.name.split()[i] for i in (1, 4, 5)) for line in found} == {
+        ("h100_sxm", "marlin", "int4_wo")
+    }
+    own = {line.name for line in tables.expert_lines("h100_sxm", kernel, DType.INT4)}
+    assert own
+    assert not own & {line.name for line in found}
 
 
 curves = st.lists(st.floats(0.1, 1e4), min_size=5, max_size=5).map(

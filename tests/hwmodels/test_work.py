@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.work import DType, GqaAttention, MlaAttention, experts_touched
+from hwmodels.work import DType, GqaAttention, MlaAttention, effective_tokens, experts_touched
 
 tokens = st.integers(1, 2000)
 shapes = st.integers(1, 512).flatmap(lambda experts: st.tuples(st.just(experts), st.integers(1, experts)))
@@ -80,3 +80,36 @@ def test_attention_moves_to_another_context() -> None:
     assert mla.at_context(9) == MlaAttention(context=9, dtype=DType.BF16, **shape)
     gqa = GqaAttention(queries=1, context=5, window=9, heads=8, kv_heads=1, head_dim=128, dtype=DType.BF16)
     assert (gqa.at_context(7).context, gqa.at_context(5)) == (7, gqa)
+
+
+alike = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
+few = st.integers(1, 64)
+
+
+@given(few, few, alike)
+def test_tokens_of_one_request_are_at_least_as_alike_as_those_of_several(
+    requests: int, queries: int, rho: list[float]
+) -> None:
+    between, within = rho
+    count = effective_tokens(requests, queries, between, within)
+    assert 1 <= count <= requests * queries * (1 + 1e-12)
+    assert count <= effective_tokens(requests * queries, 1, between, within) * (1 + 1e-12)
+
+
+@given(few, st.floats(0, 0.99), st.floats(0, 1))
+def test_each_correlation_alone_is_the_plain_one(count: int, between: float, more: float) -> None:
+    within = between + (1 - between) * more
+    assert effective_tokens(count, 1, between, within) == pytest.approx(1 + (count - 1) * (1 - between))
+    assert effective_tokens(1, count, between, within) == pytest.approx(1 + (count - 1) * (1 - within))
+    assert effective_tokens(count, 3, between, between) == pytest.approx(1 + (3 * count - 1) * (1 - between))
+
+
+# Cohere's count on 128 experts at top-8: four tokens of one text, four of unrelated texts.
+def test_published_counts_of_touched_experts_follow() -> None:
+    assert experts_touched(effective_tokens(1, 4, 0.19, 0.44), 128, 8) == pytest.approx(20.4, abs=0.1)
+    assert experts_touched(effective_tokens(4, 1, 0.19, 0.44), 128, 8) == pytest.approx(25.4, abs=0.1)
+
+
+def test_less_alike_inside_a_request_than_outside_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"between <= within"):
+        effective_tokens(2, 2, 0.5, 0.4)

@@ -12,16 +12,17 @@ from builders import (
     plain_data,
     scenario_with,
     small_setup,
+    with_block_schedule,
     with_dispatch,
     with_overlap,
     without_noise,
 )
 
 from hwmodels import catalog
-from hwmodels.catalog import BlockSchedule, DraftGraphs
 from hwmodels.drafters import Eagle, Mtp
 from hwmodels.errors import DocumentError
 from hwmodels.models import Mla
+from hwmodels.stacks import BlockSchedule, DraftGraphs
 from hwmodels.work import (
     AllReduce,
     Copy,
@@ -326,13 +327,6 @@ def test_ahead_a_step_takes_the_longer_of_host_and_gpus(overrides: tuple[str, ..
     slow = with_dispatch(ahead, schedule_us=1e6)
     slower = with_dispatch(ahead, schedule_us=1.1e6)
     assert step_ns(slower) - step_ns(slow) == 100_000_000
-
-
-def with_block_schedule(setup: Setup, when: BlockSchedule) -> Setup:
-    """*setup* on a stack that prepares chains of a block drafter *when*."""
-    stack = setup.machine.stack
-    overlap = stack.overlap.model_copy(update={"block_schedule": when})
-    return replace(setup, machine=replace(setup.machine, stack=stack.model_copy(update={"overlap": overlap})))
 
 
 def test_beside_the_verification_the_host_waits_for_the_draft_alone() -> None:

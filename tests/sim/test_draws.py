@@ -13,7 +13,7 @@ from builders import small_setup, with_figures, with_noise, without_noise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwmodels.cost import Machine
+from hwmodels.machine import Machine
 from hwmodels.noise import MAX_CV, SHAPE, Factors, lognormal_factor, skewness
 from hwmodels.work import (
     AllGather,

@@ -5,18 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from builders import with_filling_experts
 from texts import GOOD, scenario_from
 
 from hwmodels import catalog
 from hwmodels.roofline import weight_bytes
-from hwmodels.work import BatchedGemm, DType, Gemm, GroupedExperts, Work
+from hwmodels.work import (
+    BatchedGemm,
+    DType,
+    Elementwise,
+    Gemm,
+    GroupedExperts,
+    StreamContention,
+    Work,
+)
 from sim.graph import Component
-from sim.kernels import PassShape, verify_pass
+from sim.kernels import CudaStream, PassShape, verify_pass
 from sim.memory import target_bytes_per_rank
 from sim.setup import Setup, resolve
 
 MODELS = catalog.names(catalog.Kind.MODEL)
 BASE = resolve(scenario_from(GOOD))
+SMALL_PASS = PassShape(1, 9, 2000)
 
 
 def setup_of(model: str, ranks: int) -> Setup:
@@ -58,7 +68,32 @@ def test_every_layer_ends_its_mixer_and_its_mlp_with_an_allreduce(name: str) -> 
 
 @pytest.mark.parametrize(("stack", "most"), [("vllm", 256), ("sglang", 1024)])
 def test_large_passes_keep_to_one_stream(stack: str, most: int) -> None:
-    setup = resolve(scenario_from(GOOD, f"stack={stack}"))
+    setup = with_filling_experts(resolve(scenario_from(GOOD, f"stack={stack}")), False)
     for tokens, streams in ((most, 2), (most + 1, 1)):
         kernels = verify_pass(setup, PassShape(tokens, 1, 100))
         assert len({kernel.stream for kernel in kernels}) == streams
+
+
+def test_experts_that_fill_the_gpu_leave_the_shared_expert_to_the_main_stream() -> None:
+    beside, filled = (verify_pass(with_filling_experts(BASE, fills), SMALL_PASS) for fills in (False, True))
+    assert {kernel.stream for kernel in filled} == {CudaStream.MAIN}
+    assert not any(isinstance(kernel.work, StreamContention) for kernel in filled)
+    # The same work, one after the other.
+    works = [
+        sorted(repr(k.work) for k in kernels if not isinstance(k.work, StreamContention))
+        for kernels in (beside, filled)
+    ]
+    assert works[0] == works[1]
+    first = next(i for i, kernel in enumerate(filled) if isinstance(kernel.work, GroupedExperts))
+    assert [type(kernel.work) for kernel in filled[first + 1 : first + 5]] == [
+        Gemm,
+        Elementwise,
+        Gemm,
+        Elementwise,
+    ]
+
+
+@pytest.mark.parametrize(("kernel", "streams"), [("marlin", 1), ("trtllm_gen", 2)])
+def test_marlin_leaves_no_room_beside_it(kernel: str, streams: int) -> None:
+    setup = resolve(scenario_from(GOOD, f"experts.kernel={kernel}"))
+    assert len({kernel.stream for kernel in verify_pass(setup, SMALL_PASS)}) == streams

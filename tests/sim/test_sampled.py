@@ -47,9 +47,13 @@ def with_samples(setup: Setup, *points: Point) -> Setup:
     return replace(setup, machine=replace(setup.machine, samples=samples))
 
 
+INDEPENDENT = "experts.routing_correlation=0"
+"""Tokens that touch as many experts as those of the made-up files."""
+
+
 @cache
-def small() -> Setup:
-    return small_setup(layers=LAYERS)
+def small(*overrides: str) -> Setup:
+    return small_setup(*(overrides or (INDEPENDENT,)), layers=LAYERS)
 
 
 @cache
@@ -94,10 +98,13 @@ def test_at_a_measured_point_durations_are_distributed_as_the_samples() -> None:
     assert with_another_tail.pvalue < SIGNIFICANCE
 
 
-def test_between_two_points_they_are_distributed_as_the_interpolated_quantiles() -> None:
+@pytest.mark.parametrize("correlation", [0.0, 0.2, 0.4])
+def test_between_two_points_they_are_distributed_as_the_interpolated_quantiles(correlation: float) -> None:
     few, many = skewed(20.0, 1), skewed(90.0, 2)
-    setup = without_noise(with_samples(small(), point(experts(4), few), point(experts(16), many)))
-    touched = [experts_touched(m, 384, 8) for m in (4, 9, 16)]
+    asked = small(f"experts.routing_correlation={correlation}")
+    setup = without_noise(with_samples(asked, point(experts(4), few), point(experts(16), many)))
+    # Files are of independent tokens.
+    touched = [experts_touched(m, 384, 8, rho) for m, rho in ((4, 0), (9, correlation), (16, 0))]
     share = (touched[1] - touched[0]) / (touched[2] - touched[0])
     expected = (1 - share) * np.sort(few) + share * np.sort(many)
     found = of_work(setup, GroupedExperts, [4096] * 200)
@@ -272,7 +279,7 @@ def test_the_size_of_a_chunk_changes_nothing(steps: int) -> None:
 
 @pytest.mark.parametrize("engine_matters", [(), ("tree.budget=0", "acceptance={length: 1}")])
 def test_both_engines_agree_to_the_nanosecond(engine_matters: tuple[str, ...]) -> None:
-    found = Simulation(with_samples(small_setup(*engine_matters), *kimi_points()))
+    found = Simulation(with_samples(small_setup(INDEPENDENT, *engine_matters), *kimi_points()))
     assert replay(found, [found.run(0)]).kernel_steps == 4
 
 
@@ -292,6 +299,7 @@ def test_a_step_consumes_a_value_for_each_measured_execution_but_one_for_an_expe
 
 DEEP = TWO_LAYERS.replace("\nlayers: 2\n", "\nlayers: 20\n")
 NATIVE = TINY.replace("gpu: b300_sxm", "gpu: emulated_gpu.yaml").replace("sglang", "native")
+UNCORRELATED = f"{NATIVE}experts: {{routing_correlation: 0}}\n"
 
 
 def run_fixture(
@@ -302,7 +310,7 @@ def run_fixture(
     monkeypatch.chdir(folder)
     write(folder / "emulated_gpu.jsonl", *points, device=device("sm_103"))
     write_gpu(folder, extends="b300_sxm")
-    write_tiny(folder, tiny=NATIVE, two_layers=DEEP)
+    write_tiny(folder, tiny=UNCORRELATED, two_layers=DEEP)
     sampled.load.cache_clear()
     code, out, err = sim_here(monkeypatch, capsys, "run", "tiny.yaml", "--json")
     assert (code, err) == (0, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import TypeVar
@@ -15,11 +16,14 @@ from builders import (
     host_times,
     small_setup,
     with_dispatch,
+    with_filling_experts,
     with_overlap,
     without_graphs,
     without_noise,
 )
 
+from hwmodels.entry import Figure
+from hwmodels.estimate import Source
 from hwmodels.work import (
     AllGather,
     AllReduce,
@@ -219,7 +223,7 @@ def test_no_op_is_without_work(overrides: tuple[str, ...]) -> None:
 
 
 def test_the_shared_expert_runs_beside_the_routed_ones_and_the_sum_waits_for_both() -> None:
-    graph = small()
+    graph = decode_step(with_filling_experts(small_setup(), False))
     side = [i for i, op in enumerate(graph.ops) if str(graph.lanes[op.lanes[0]]) == "gpu3/side"]
     joins = [i for i, op in enumerate(graph.ops) if side[-1] in op.after]
     experts = next(i for i in indices(graph, GroupedExperts) if graph.ops[i].rank == 3)
@@ -229,10 +233,49 @@ def test_the_shared_expert_runs_beside_the_routed_ones_and_the_sum_waits_for_bot
 
 
 def test_a_stack_without_a_side_stream_runs_the_shared_expert_in_line() -> None:
-    graph = decode_step(with_overlap(small_setup(), shared_expert_stream=False))
+    roomy = with_filling_experts(small_setup(), False)
+    graph = decode_step(with_overlap(roomy, shared_expert_stream=False))
     assert {lane.queue for lane in graph.lanes} == {"compute", "copy", "python", "root0", "tree0"}
     assert works_of(graph.ops, StreamContention) == []
-    assert len(works_of(graph.ops, Gemm)) == len(works_of(small().ops, Gemm))
+    beside = decode_step(roomy)
+    assert works_of(beside.ops, StreamContention)
+    assert len(works_of(graph.ops, Gemm)) == len(works_of(beside.ops, Gemm))
+
+
+# In graphs: launched one by one, experts that are launched before the shared expert begin sooner.
+@any_node
+@pytest.mark.parametrize("budget", [1, 8, 63])
+def test_experts_that_leave_no_room_never_make_a_step_faster(node: tuple[str, ...], budget: int) -> None:
+    drafts = (f"tree.budget={budget}", "capture_limit=lifted", "acceptance={length: 1}")
+    setup = small_setup(*node, ONE_TOKEN, *drafts, layers=8)
+    assert setup.verify_launch is LaunchMode.GRAPH
+    beside, filled = (step_ns(with_filling_experts(setup, fills)) for fills in (False, True))
+    assert beside < filled
+
+
+# What a stack that schedules ahead leaves exposed.
+
+
+def with_exposed(setup: Setup, value: float) -> Setup:
+    """*setup* on a stack that leaves *value* us between two steps."""
+    stack = setup.machine.stack
+    figure = Figure(value=value, source=Source.ASSUMED, ref="made up")
+    overlap = stack.overlap.model_copy(update={"exposed_us": figure})
+    return replace(setup, machine=replace(setup.machine, stack=stack.model_copy(update={"overlap": overlap})))
+
+
+def test_what_is_exposed_between_two_steps_is_added_to_each_that_is_prepared_ahead() -> None:
+    setup = without_noise(small_setup(*PLAIN))
+    runs = [Simulation(s).run(0).steps.step_ns for s in (setup, *(with_exposed(setup, us) for us in (0, 7)))]
+    assert decode_step(setup).ops != decode_step(with_exposed(setup, 7)).ops
+    assert runs[1].tolist() == runs[0].tolist()
+    assert (runs[2] - runs[0]).tolist() == [7000] * len(runs[0])
+
+
+@pytest.mark.parametrize("overrides", [(), ("tree.budget=9",), (*PLAIN, "stack=lucebox")])
+def test_a_step_that_is_waited_for_exposes_nothing_more(overrides: tuple[str, ...]) -> None:
+    setup = small_setup(*overrides)
+    assert decode_step(with_exposed(setup, 7)).ops == decode_step(setup).ops
 
 
 # Order of the stages.

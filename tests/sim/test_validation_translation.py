@@ -187,12 +187,25 @@ def test_without_an_acceptance_length_only_plain_decoding_is_asked(drafted: Case
 
 
 def test_what_is_not_said_is_assumed_and_noted(plain: Case) -> None:
-    bare = replace(
-        plain, interconnect="", concurrency=None, n_gpu=8, parallelism="", context_tokens="", workload=""
-    )
-    asked = question(bare, CaseKind.BASELINE)
-    assert asked.scenario.interconnect == "nvlink5"
-    for word in ("interconnect", "host", "TP", "concurrency", "bfloat16", "context"):
+    bare = replace(plain, interconnect="", concurrency=None, parallelism="TP8", n_gpu=8, context_tokens="")
+    asked = question(replace(bare, workload=""), CaseKind.BASELINE)
+    assert (asked.scenario.interconnect, asked.scenario.gpus) == ("nvlink5", 8)
+    for word in ("interconnect", "host", "concurrency", "bfloat16", "context"):
         assert any(word in note for note in asked.notes), word
     told = replace(plain, kv_dtype="fp8", interconnect="NVLink5 xeon")
     assert question(told, CaseKind.BASELINE).notes == ()
+
+
+def test_several_gpus_are_tensor_parallel_unless_nothing_links_them(plain: Case) -> None:
+    unsaid = replace(plain, n_gpu=2, parallelism="")
+    linked = question(replace(unsaid, interconnect="NVLink5"), CaseKind.BASELINE)
+    assert linked.scenario.gpus == 2
+    assert any("TP" in note for note in linked.notes)
+    apart = question(replace(unsaid, interconnect=""), CaseKind.BASELINE)
+    assert apart.scenario.gpus == 1
+    assert any("one of 2" in note for note in apart.notes)
+
+
+def test_a_live_service_is_not_predicted(plain: Case) -> None:
+    with pytest.raises(Unpredictable, match="live service"):
+        question(replace(plain, workload="reasoning, live service"), CaseKind.BASELINE)

@@ -6,9 +6,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hwmodels.catalog import Gpu
+from hwmodels.devices import Gpu
 from hwmodels.documents import Strict
 from hwmodels.entry import Figure
+from hwmodels.stacks import BlockSchedule
 from hwmodels.work import MlaAttention
 from sim import scenario
 from sim.graph import StepGraph
@@ -86,6 +87,20 @@ def with_overlap(setup: Setup, **switches: bool) -> Setup:
     stack = setup.machine.stack
     changed = stack.model_copy(update={"overlap": stack.overlap.model_copy(update=switches)})
     return replace(setup, machine=replace(setup.machine, stack=changed))
+
+
+def with_block_schedule(setup: Setup, when: BlockSchedule) -> Setup:
+    """*setup* on a stack that prepares chains of a block drafter *when*."""
+    stack = setup.machine.stack
+    overlap = stack.overlap.model_copy(update={"block_schedule": when})
+    return replace(setup, machine=replace(setup.machine, stack=stack.model_copy(update={"overlap": overlap})))
+
+
+def with_filling_experts(setup: Setup, fills: bool) -> Setup:
+    """*setup* whose expert kernels leave no room beside them, or all of them some."""
+    stack = setup.machine.stack
+    kernels = tuple(kernel.model_copy(update={"fills_gpu": fills}) for kernel in stack.experts)
+    return replace(setup, machine=replace(setup.machine, stack=stack.model_copy(update={"experts": kernels})))
 
 
 def without_graphs(setup: Setup) -> Setup:

@@ -92,7 +92,9 @@ def test_a_sweep_of_one_cell_is_a_run(
         "seed",
         "engine",
     }
-    assert run.keys() - shared == own | {"replayed_on_simpy", "overrides", "interrupted", "provenance"}
+    of_a_batch = {"batch"} if SCENARIOS[name].get("load.concurrency", 1) > 1 else set()
+    whole_run = {"replayed_on_simpy", "overrides", "interrupted", "provenance"}
+    assert run.keys() - shared == own | of_a_batch | whole_run
 
 
 def test_a_sweep_leaves_these_files(whole: dict[str, bytes]) -> None:
