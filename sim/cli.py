@@ -18,6 +18,7 @@ import typer
 from sim.choices import Counts, Definition, EngineName, Shape
 
 if TYPE_CHECKING:
+    from sim.answer import Answer
     from sim.setup import Setup
     from sim.sweeps.conduct import Pool
 
@@ -112,10 +113,7 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = report.lines(result)
     output.write(result, text, folder)
-    if html is not None:
-        from sim.html import page, run_page
-
-        files.replace(html, page.render(run_page.page(result)))
+    _write_page(result, html)
     if as_json:
         print(files.as_json(output.summary_object(result)))
     elif not quiet:
@@ -139,6 +137,20 @@ def _prepare_page(path: Path | None) -> None:
         files.prepare_file(path, ENDINGS)
     except ValueError as problem:
         _fail(f"--html: {problem}")
+
+
+def _write_page(result: Answer, path: Path | None) -> None:
+    """Write the report of a run as a page, where one is asked for; everything else is on disk by then."""
+    if path is None:
+        return
+    from sim import files
+    from sim.html import page, run_page
+
+    try:
+        files.replace(path, page.render(run_page.page(result)))
+    except KeyboardInterrupt:
+        print(f"interrupted while {path} was written; everything else is there", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _traced(setup: Setup, engine: EngineName, path: Path | None, asked: str | None, hidden: bool) -> str:

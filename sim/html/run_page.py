@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hwmodels.estimate import Source
-from sim import __version__, digests, report, timeline, waterfall
+from sim import __version__, digests, files, report, timeline, waterfall
 from sim.answer import Answer, Comparison
 from sim.html import figures
 from sim.html.page import Folded, Page, Paragraph, Picture, Points, Section, Table
@@ -295,6 +297,18 @@ def _provenance(answer: Answer) -> Section:
                 rows,
                 words=[1],
             ),
-            Folded("The scenario as it was resolved", scenario.model_dump_json(indent=2)),
+            Folded(
+                "The scenario as it was resolved",
+                files.as_json(without_folders(scenario.model_dump(mode="json"))),
+            ),
         ],
     )
+
+
+def without_folders(value: Any) -> Any:
+    """*value*, as JSON has it, with files named but not where they lie on this machine."""
+    if isinstance(value, dict):
+        return {key: without_folders(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [without_folders(each) for each in value]
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value

@@ -208,6 +208,15 @@ def test_text_is_text_whatever_it_holds() -> None:
     assert Elements(shown).words.count(nasty) >= 10
 
 
+def test_a_page_names_files_but_no_folders_of_this_machine() -> None:
+    found = {"a": "/home/me/runs.csv", "b": ["/x/y.yaml", "x/y", 3, None], "c": {"d": "tokens/s"}}
+    assert run_page.without_folders(found) == {
+        "a": "runs.csv",
+        "b": ["y.yaml", "x/y", 3, None],
+        "c": {"d": "tokens/s"},
+    }
+
+
 def test_engines_and_repetition_leave_the_same_page() -> None:
     assert render(run_page.page(answered("tree"))) == html("tree")
     by_simpy = answer(answered("tree").setup, EngineName.SIMPY)
