@@ -17,6 +17,7 @@ from hwmodels.estimate import Source
 from hwmodels.work import AllReduce
 from sim.compiled import compiled
 from sim.critical import critical_time
+from sim.fusion import diamond_parts
 from sim.graph import Component, Index, IntArray, Phase, Ragged, StepGraph
 from sim.means import MeanTimes
 from sim.pieces import Part, Pieces
@@ -84,45 +85,49 @@ class Accounts:
 
 
 class _Holders:
-    """Which lanes each piece holds, and with which of its parts."""
+    """Which lanes each piece holds: a plain piece all of its own, a diamond two with its parts."""
 
     def __init__(self, pieces: Pieces) -> None:
-        holds = _lanes_held(pieces)
-        keys = [(int(kind), held) for kind, held in zip(pieces.kind_of, holds, strict=True)]
-        groups = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-        self._group_of = np.array([groups[key] for key in keys], dtype=np.uint64)
-        terms = [(group, kind, part, lane) for (kind, held), group in groups.items() for lane, part in held]
-        self._group, self._kind, self._part, self._lane = (
-            np.array(terms, dtype=np.int64).reshape(-1, 4).T.copy()
-        )
-        self._groups = len(groups)
-        self._lanes = len(pieces.graph.lanes)
+        graph = pieces.graph
+        self._diamonds = _Diamonds(pieces)
+        divided = set(self._diamonds.pieces.tolist())
+        holds = [() if piece in divided else op.lanes for piece, op in enumerate(graph.ops)]
+        groups = {held: group for group, held in enumerate(dict.fromkeys(holds))}
+        self._group_of = np.array([groups[held] for held in holds], dtype=np.uint64)
+        self._lanes_of_group = np.zeros((len(groups), len(graph.lanes)), dtype=np.int64)
+        for held, group in groups.items():
+            self._lanes_of_group[group, list(held)] = 1
 
     def busy(self, mean: MeanTimes, durations: IntArray) -> IntArray:
         """(steps, lanes) time each lane was held."""
-        held = np.zeros((len(durations), self._groups), dtype=np.int64)
+        held = np.zeros((len(durations), len(self._lanes_of_group)), dtype=np.int64)
         _add_up(self._group_of, durations, held)
-        busy = np.empty((len(durations), self._lanes), dtype=np.int64)
-        _hold(self._group, self._kind, self._part, self._lane, mean.part_s, mean.kind_s, held, busy)
-        return busy
+        return held @ self._lanes_of_group + self._diamonds.busy(mean, durations)
+
+
+class _Diamonds:
+    """The pieces that are diamonds, and the lanes of their parts."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        fusion = pieces.fusion
+        lane_of_chain = {
+            chain: op.lanes[0] for chain, op in zip(fusion.chain_of.tolist(), fusion.graph.ops, strict=True)
+        }
+        lanes = [[lane_of_chain[chain] for chain in diamond] for diamond in fusion.diamonds]
+        self.pieces = fusion.piece_of[[diamond.fork for diamond in fusion.diamonds]]
+        self._kinds = pieces.kind_of[self.pieces]
+        self._holds = np.zeros((len(lanes) * len(Part), len(pieces.graph.lanes)), dtype=np.int64)
+        self._holds[np.arange(len(self._holds)), np.array(lanes, dtype=np.int64).reshape(-1)] = 1
+
+    def busy(self, mean: MeanTimes, durations: IntArray) -> IntArray:
+        """(steps, lanes) time that diamonds held each lane, as ``Pieces.split`` divides them."""
+        parts = diamond_parts(durations[:, self.pieces], mean.part_s[:, self._kinds])
+        return parts.reshape(len(durations), -1) @ self._holds
 
 
 def _indices(kinds: type[Enum], labels: Sequence[Enum]) -> IntArray:
     order = list(kinds)
     return np.array([order.index(label) for label in labels], dtype=np.int64)
-
-
-def _lanes_held(pieces: Pieces) -> list[tuple[tuple[int, Part], ...]]:
-    """For each piece the lanes it holds, with the part that holds them."""
-    chains = pieces.fusion
-    held = [tuple((lane, Part.FORK) for lane in op.lanes) for op in pieces.graph.ops]
-    first_op = {chain: op for op, chain in reversed(list(enumerate(chains.chain_of.tolist())))}
-    for diamond in chains.diamonds:
-        parts = zip(diamond, Part, strict=True)
-        held[chains.piece_of[diamond.fork]] = tuple(
-            (lane, part) for chain, part in parts for lane in chains.graph.ops[first_op[chain]].lanes
-        )
-    return held
 
 
 def _arrivals(graph: StepGraph, collectives: list[int]) -> list[list[int]]:
@@ -166,24 +171,3 @@ def _add_up(group_of: Index, durations: IntArray, held: IntArray) -> None:
         took, total = durations[step], held[step]
         for piece in range(len(group_of)):
             total[group_of[piece]] += took[piece]
-
-
-@compiled
-def _hold(
-    group: IntArray,
-    kind: IntArray,
-    part: IntArray,
-    lane: IntArray,
-    part_s: Array,
-    kind_s: Array,
-    held: IntArray,
-    busy: IntArray,
-) -> None:
-    for step in range(len(held)):
-        total = np.zeros(busy.shape[1])
-        for term in range(len(group)):
-            mean = kind_s[step, kind[term]]
-            if mean > 0:
-                total[lane[term]] += held[step, group[term]] * (part_s[step, kind[term], part[term]] / mean)
-        for at in range(len(total)):
-            busy[step, at] = np.rint(total[at])

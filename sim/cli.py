@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from errno import EISDIR
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from sim.choices import Counts, Definition, EngineName, Shape
 
 if TYPE_CHECKING:
+    from sim.answer import Answer
     from sim.setup import Setup
     from sim.sweeps.conduct import Pool
 
@@ -78,6 +79,23 @@ def run(
             "--no-uncertainty", help="Only the luck of the runs; draw nothing of what is not known."
         ),
     ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json",
+            help="Write every kernel of some steps of run 0, for ui.perfetto.dev; .gz is packed.",
+        ),
+    ] = None,
+    trace_steps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIRST:STOP", help="Steps of the trace, such as 0:4 (the default) or 7 for one alone."
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html", help="Write the report as one page with pictures, to hand on."),
+    ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -96,6 +114,8 @@ def run(
     path, setup = _load(scenario, overrides)
     folder = (out or Path("results/changed" if overrides else "results")) / path.stem
     files.prepare(folder)
+    _prepare_page(html)
+    traced = _traced(setup, engine, trace, trace_steps, hidden=quiet or as_json)
     try:
         draws = 0 if no_uncertainty else DRAWS
         with _progress(total_runs(setup) + draws, hidden=quiet or as_json) as advance:
@@ -106,6 +126,7 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = report.lines(result)
     output.write(result, text, folder)
+    _write_page(result, html)
     if as_json:
         print(files.as_json(output.summary_object(result)))
     elif not quiet:
@@ -113,8 +134,62 @@ def run(
         print(
             f"\nWritten to {folder}/: summary.json, report.txt, runs.csv, steps.csv, costs.csv, scenario.json"
         )
+        print(traced + ("" if html is None else f"Report to hand on: {html}\n"), end="")
     if result.interrupted is not None:
         raise typer.Exit(EXIT_INTERRUPTED)
+
+
+def _prepare_page(path: Path | None) -> None:
+    """Prove that a page can be written where one is asked for."""
+    if path is None:
+        return
+    from sim import files
+    from sim.html.page import ENDINGS
+
+    try:
+        files.prepare_file(path, ENDINGS)
+    except ValueError as problem:
+        _fail(f"--html: {problem}")
+
+
+def _write_page(result: Answer, path: Path | None) -> None:
+    """Write the report of a run as a page, where one is asked for; everything else is on disk by then."""
+    if path is None:
+        return
+    from sim import files
+    from sim.html import page, run_page
+
+    try:
+        files.replace(path, page.render(run_page.page(result)))
+    except KeyboardInterrupt:
+        print(f"interrupted while {path} was written; everything else is there", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _traced(setup: Setup, engine: EngineName, path: Path | None, asked: str | None, hidden: bool) -> str:
+    """What to say about the trace that was written first: nothing where none was asked for."""
+    if path is None:
+        if asked is not None:
+            raise typer.BadParameter("--trace-steps speaks of the trace of --trace FILE")
+        return ""
+    from sim import files
+    from sim.op_steps import steps_of
+    from sim.simulate import Simulation
+    from sim.tracing import chosen, file
+
+    simulation = Simulation(setup, engine)
+    try:
+        files.prepare_file(path, file.ENDINGS)
+        steps = chosen.of_run(asked, steps_of(simulation, file.RUN))
+    except ValueError as problem:
+        _fail(f"--trace: {problem}")
+    try:
+        with _progress(len(steps), hidden, "steps of the trace") as advance:
+            written = file.write(simulation, steps, path, engine, advance)
+    except KeyboardInterrupt:
+        print("interrupted while the trace was written; nothing is there", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    return f"Traced {written}: {path}, to be opened at ui.perfetto.dev\n"
 
 
 @app.command()
@@ -683,7 +758,7 @@ def main() -> None:
         _fail(f"{problem.filename or 'output'}: {problem.strerror or problem}")
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     from hwmodels.errors import in_one_line
 
     print(f"error: {in_one_line(message)}", file=sys.stderr)

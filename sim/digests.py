@@ -11,10 +11,19 @@ from pathlib import Path
 from hwmodels import catalog
 
 PRESENTATION = frozenset(
-    {"cli.py", "listing.py", "pictures.py", "report.py", "sweeps/pictures.py", "sweeps/report.py"}
+    {
+        "cli.py",
+        "listing.py",
+        "pictures.py",
+        "report.py",
+        "sweeps/pictures.py",
+        "sweeps/report.py",
+        "timeline.py",
+        "waterfall.py",
+    }
 )
 """Sources that show numbers and make none: changing them leaves stored results valid."""
-BESIDE = frozenset({"hardware", "levers", "logs", "trees", "validation"})
+BESIDE = frozenset({"hardware", "html", "levers", "logs", "tracing", "trees", "validation"})
 """Packages that no simulation uses."""
 LIBRARIES = ("numba", "numpy", "scipy", "simpy")
 """Libraries whose versions may change numbers in the last digit, or all of them."""

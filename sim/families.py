@@ -66,7 +66,7 @@ class Family(StrEnum):
 
 def names() -> tuple[Family, ...]:
     """Every family there is, in alphabetical order."""
-    return tuple(sorted({*_NAMES.values(), *_TASKS.values()}))
+    return tuple(sorted(Family))
 
 
 def family_of(work: Work) -> Family:

@@ -20,6 +20,17 @@ def prepare(folder: Path) -> None:
     probe.unlink()
 
 
+def prepare_file(path: Path, endings: Sequence[str]) -> None:
+    """Prove that *path*, with one of *endings*, can be written; ValueError or OSError where it cannot."""
+    if path.suffix not in endings:
+        raise ValueError(f"{path}: expected a name that ends in {' or '.join(endings)}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, not a file")
+    if path.parent.is_file():
+        raise ValueError(f"{path}: {path.parent} is a file, not a folder")
+    prepare(path.parent)
+
+
 def as_json(value: Any) -> str:
     """Strict JSON: NaN and infinity are our bug."""
     return json.dumps(value, indent=2, allow_nan=False)

@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.compiled import compiled
-from sim.graph import Index, IntArray, Op, Ragged, StepGraph
+from sim.graph import IntArray, Op, StepGraph
+
+Array = NDArray[np.float64]
 
 
 class Diamond(NamedTuple):
@@ -78,27 +80,25 @@ class Fusion:
         end[:, self._order] = total + np.take(start - before, self.chain_of[self._order], axis=1)
         return end
 
-    def split(self, piece_durations: IntArray, op_seconds: NDArray[np.float64]) -> IntArray:
+    def split(self, piece_durations: IntArray, chain_seconds: Array, op_seconds: Array) -> IntArray:
         """Durations of the ops (steps, ops) that add up to those of their pieces (steps, pieces).
 
-        All ops of a piece share its luck: the piece is stretched over their mean times
-        *op_seconds* (steps, ops), and every boundary between them is rounded once.
+        All ops of a piece share its luck: the piece is stretched over the mean times of its chains,
+        *chain_seconds* (steps, chains), and each chain over those of its ops, *op_seconds* (steps,
+        ops). Boundaries are rounded, not durations.
         """
-        piece_of = self.piece_of[self.chain_of]
         durations = np.empty(op_seconds.shape, dtype=np.int64)
-        _split(*self._inner, piece_of, op_seconds, piece_durations, durations)
+        _split(self.chain_of, op_seconds, self._chains(piece_durations, chain_seconds), durations)
         return durations
 
-    @cached_property
-    def _inner(self) -> Ragged:
-        """For each op what can hold it up inside its own piece."""
-        piece_of = self.piece_of[self.chain_of]
-        return Ragged.of(
-            [
-                [dep for dep in before if piece_of[dep] == piece_of[op]]
-                for op, before in enumerate(self.graph.predecessors)
-            ]
-        )
+    def _chains(self, piece_durations: IntArray, chain_seconds: Array) -> IntArray:
+        """Durations of the chains (steps, chains) that add up to those of their pieces."""
+        durations = piece_durations[:, self.piece_of]
+        if self.diamonds:
+            whole_ns = durations[:, self._diamond_columns[0]]
+            parts_s = np.moveaxis(chain_seconds[:, self._diamond_columns], 1, -1)
+            durations[:, self._diamond_columns] = np.moveaxis(diamond_parts(whole_ns, parts_s), -1, 1)
+        return durations
 
     @cached_property
     def _order(self) -> IntArray:
@@ -116,30 +116,37 @@ class Fusion:
         return np.array(self.diamonds, dtype=np.int64).T
 
 
+def diamond_parts(whole_ns: IntArray, parts_s: Array) -> IntArray:
+    """(..., 4) ns of fork, main, side and join of diamonds that take *whole_ns* (...).
+
+    In proportion to their mean seconds *parts_s* (..., 4), with every boundary rounded once;
+    the longer of the two ways ends where the join begins.
+    """
+    fork_s, main_s, side_s, join_s = np.moveaxis(parts_s, -1, 0)
+    total_s = fork_s + np.maximum(main_s, side_s) + join_s
+    per_second = np.divide(whole_ns, total_s, out=np.zeros_like(total_s), where=total_s > 0)
+    forked, main_end, side_end = (
+        np.rint(until_s * per_second).astype(np.int64)
+        for until_s in (fork_s, fork_s + main_s, fork_s + side_s)
+    )
+    joins = np.where(total_s > 0, whole_ns, 0) - np.maximum(main_end, side_end)
+    return np.stack([forked, main_end - forked, side_end - forked, joins], axis=-1)
+
+
 @compiled
-def _split(
-    first: Index,
-    stop: Index,
-    items: Index,
-    piece_of: IntArray,
-    op_seconds: NDArray[np.float64],
-    piece_durations: IntArray,
-    durations: IntArray,
-) -> None:
-    begin, end = np.zeros(len(piece_of)), np.zeros(len(piece_of))
+def _split(chain_of: IntArray, op_seconds: Array, chain_durations: IntArray, durations: IntArray) -> None:
     for step in range(durations.shape[0]):
-        length = np.zeros(piece_durations.shape[1])
-        for op in range(len(piece_of)):
-            begin[op] = 0.0
-            for at in range(first[op], stop[op]):
-                begin[op] = max(begin[op], end[items[at]])
-            end[op] = begin[op] + op_seconds[step, op]
-            length[piece_of[op]] = max(length[piece_of[op]], end[op])
-        for op in range(len(piece_of)):
-            total, stretched = length[piece_of[op]], piece_durations[step, piece_of[op]]
+        whole = np.zeros(chain_durations.shape[1])
+        for op in range(len(chain_of)):
+            whole[chain_of[op]] += op_seconds[step, op]
+        reached = np.zeros(chain_durations.shape[1])
+        for op in range(len(chain_of)):
+            chain = chain_of[op]
+            total, stretched = whole[chain], chain_durations[step, chain]
             if total > 0:
-                before = np.rint(begin[op] / total * stretched)
-                durations[step, op] = np.rint(end[op] / total * stretched) - before
+                before = np.rint(reached[chain] / total * stretched)
+                reached[chain] += op_seconds[step, op]
+                durations[step, op] = np.rint(reached[chain] / total * stretched) - before
             else:
                 durations[step, op] = 0
 

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from hwmodels.estimate import Source
+from hwmodels.estimate import Estimate, Source
 from sim import __version__, digests, files
 from sim.answer import Answer, Comparison, launch_counts
 from sim.causes import Explanation
 from sim.drafting import required_accuracy
-from sim.graph import Component, Phase
+from sim.graph import Component, Op, Phase
 from sim.setup import LaunchMode, Setup
 from sim.statistics import Spread, Summary
 from sim.uncertainty.total import Band, Total
@@ -256,25 +256,40 @@ def _step_rows(answer: Answer) -> Iterable[Sequence[object]]:
             yield run.index, i, *row
 
 
-def _cost_rows(answer: Answer) -> Iterable[Sequence[object]]:
-    """Every distinct piece of work of a step at the start context, as one rank meets it."""
+class StepCost(NamedTuple):
+    """A piece of work of a step, as one rank meets it."""
+
+    op: Op
+    """The first that does it."""
+    times: int
+    estimate: Estimate
+
+
+def step_costs(answer: Answer) -> list[StepCost]:
+    """Every distinct piece of work of a step at the start context."""
     seen: dict[tuple[Component, Phase, object], int] = {}
     for op in answer.graph.ops:
         if op.rank in (None, 0):
             key = (op.component, op.phase, op.work)
             seen[key] = seen.get(key, 0) + 1
+    found = []
     for op in answer.graph.ops:
         times = seen.pop((op.component, op.phase, op.work), None)
         if times is not None:
-            cost = answer.setup.costs.estimate(op.work)
-            yield (
-                op.component.value,
-                op.phase.value,
-                times,
-                _rounded(cost.seconds * 1e6),
-                _rounded(cost.spread),
-                cost.source.name,
-                cost.bound.value,
-                op.work,
-                cost.evidence,
-            )
+            found.append(StepCost(op, times, answer.setup.costs.estimate(op.work)))
+    return found
+
+
+def _cost_rows(answer: Answer) -> Iterable[Sequence[object]]:
+    for op, times, cost in step_costs(answer):
+        yield (
+            op.component.value,
+            op.phase.value,
+            times,
+            _rounded(cost.seconds * 1e6),
+            _rounded(cost.spread),
+            cost.source.name,
+            cost.bound.value,
+            op.work,
+            cost.evidence,
+        )

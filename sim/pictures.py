@@ -12,6 +12,7 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 from sim import files
+from sim.graph import Component
 
 STYLE: Any = {
     "font.size": 10,
@@ -31,6 +32,22 @@ LARGEST = 14.0
 """Inches a side."""
 TITLE_COLUMNS_PER_INCH = 12
 """Characters of a title of 9 points."""
+COMPONENT_COLOURS = {
+    Component.EXPERTS: "#1f5fa8",
+    Component.DENSE: "#76b0e0",
+    Component.ATTENTION: "#e8801c",
+    Component.SMALL_KERNELS: "#9a9a9a",
+    Component.ALLREDUCE: "#c8313a",
+    Component.LM_HEAD: "#7fd0d8",
+    Component.DRAFTER: "#2f8f4e",
+    Component.TREE: "#a5c93d",
+    Component.COPIES: "#f0c430",
+    Component.LAUNCH: "#8058b0",
+    Component.SCHEDULING: "#d58ac0",
+    Component.ACCEPTANCE: "#8a5a3b",
+    Component.PREFILL: "#4a4f55",
+}
+"""One for each component, the same in every picture: neighbours on a lane differ in lightness too."""
 LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 MARKERS = "osD^vP"
 

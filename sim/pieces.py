@@ -9,6 +9,7 @@ first alone: it takes ``fork + max(main, side) + join`` (see ``sim.fusion``).
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -82,10 +83,28 @@ class Pieces:
     @property
     def part_of_op(self) -> IntArray:
         """For each op of the whole graph its part of the piece."""
+        return self._part_of_chain[self.fusion.chain_of]
+
+    def split(self, durations: IntArray, mean: tuple[Array, Array, Array]) -> IntArray:
+        """Durations of the ops (steps, ops) that add up to those of the pieces (steps, pieces).
+
+        *mean* are the seconds of labels, parts and kinds (``sim.means.MeanTimes``): ops share the
+        luck of their piece.
+        """
+        label_s, part_s, _ = mean
+        chain_s = part_s[:, self._kind_of_chain, self._part_of_chain]
+        return self.fusion.split(durations, chain_s, label_s[:, self.label_of])
+
+    @cached_property
+    def _kind_of_chain(self) -> Index:
+        return self.kind_of[self.fusion.piece_of]
+
+    @cached_property
+    def _part_of_chain(self) -> IntArray:
         part = np.full(len(self.fusion.piece_of), Part.FORK, dtype=np.int64)
         for diamond in self.fusion.diamonds:
             part[[*diamond]] = [Part.FORK, Part.MAIN, Part.SIDE, Part.JOIN]
-        return part[self.fusion.chain_of]
+        return part
 
     def part_sums(self, label_values: Array) -> Array:
         """(rows, kinds, parts) sums of *label_values* (rows, labels), such as seconds or variances."""

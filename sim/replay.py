@@ -10,6 +10,7 @@ import numpy as np
 from sim import batch, engine
 from sim.errors import SimulationError
 from sim.graph import IntArray, StepGraph
+from sim.means import MeanTimes
 from sim.records import Run
 from sim.simulate import Chunk, Simulation
 
@@ -63,7 +64,7 @@ def _replay_kernels(simulation: Simulation, chunk: Chunk, run: int) -> int:
     """Steps of *chunk* whose every op ended as the batch engine and the fusion have it."""
     pieces, fusion = simulation.pieces, simulation.pieces.fusion
     durations = chunk.durations[:KERNEL_STEPS]
-    ops = fusion.split(durations, chunk.mean.label_s[:KERNEL_STEPS, pieces.label_of])
+    ops = pieces.split(durations, MeanTimes(*(times[:KERNEL_STEPS] for times in chunk.mean)))
     expanded = fusion.expand(batch.play(pieces.graph, durations), ops)
     place = _Place(simulation.graph, f"run {run}, kernel by kernel", 0)
     _same(engine.play(simulation.graph, ops), expanded, place)

@@ -25,6 +25,8 @@ from sim.uncertainty.total import SHOWN, Swing, Total
 WIDTH = 100
 BAR_WIDTH = 12
 SHOWN_POSITIONS = (1, 2, 4, 8)
+QUANTILES = ("mean", "P5", "P50", "P95")
+THROUGHPUT = "throughput"
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -102,11 +104,22 @@ def quantities(summary: Summary, total: Total | None = None) -> Table:
     """Throughput, step time and acceptance length with their intervals and quantiles; the *total* beside."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("")
-    for name in ("mean", "P5", "P50", "P95"):
+    for name in QUANTILES:
         table.add_column(name, justify="right")
     table.add_column("")
+    for row in quantity_rows(summary):
+        table.add_row(*row)
+        if total is not None and row[0] == THROUGHPUT:
+            band = total.throughput_tok_s
+            shown = map(number, (band.mean, band.p5, band.p50, band.p95))
+            table.add_row("  all drawn", *shown, "tok/s, luck and what is not known")
+    return table
+
+
+def quantity_rows(summary: Summary) -> list[tuple[str, ...]]:
+    """For each quantity its name, its mean with interval, P5, P50, P95, and its unit."""
     rows = [
-        ("throughput", summary.throughput_tok_s, "tok/s, over runs"),
+        (THROUGHPUT, summary.throughput_tok_s, "tok/s, over runs"),
         ("step time", summary.step_time_ms, "ms, over steps"),
         ("acceptance length", summary.acceptance_length, "tokens, over steps"),
     ]
@@ -116,15 +129,10 @@ def quantities(summary: Summary, total: Total | None = None) -> Table:
             ("tok/s of a request", summary.request_tok_s, "tok/s, over requests"),
             ("time per token (TPOT)", summary.tpot_ms, "ms, over requests"),
         ]
-    for name, value, unit in rows:
-        table.add_row(
-            name, with_half_width(value), *(number(q) for q in (value.p5, value.p50, value.p95)), unit
-        )
-        if total is not None and value is summary.throughput_tok_s:
-            band = total.throughput_tok_s
-            shown = map(number, (band.mean, band.p5, band.p50, band.p95))
-            table.add_row("  all drawn", *shown, "tok/s, luck and what is not known")
-    return table
+    return [
+        (name, with_half_width(value), *(number(q) for q in (value.p5, value.p50, value.p95)), unit)
+        for name, value, unit in rows
+    ]
 
 
 def latency_lines(summary: Summary) -> list[str]:
@@ -229,41 +237,64 @@ def utilisation(summary: Summary) -> Table:
     table.add_column("lanes")
     table.add_column("busy", justify="right")
     table.add_column("over ranks", justify="right")
-    for name, values in _by_kind(summary.utilisation).items():
-        mean = sum(values) / len(values)
-        ranks = f"{100 * min(values):.1f}-{100 * max(values):.1f}" if len(values) > 1 else ""
-        table.add_row(name, percent(mean), ranks)
+    for row in lane_rows(summary):
+        table.add_row(*row)
     table.add_row("", "", "")
     table.add_row("AllReduce a step", f"{summary.allreduce_transfer_ms:.2f} ms", "transfer")
     table.add_row("", f"{summary.allreduce_wait_ms:.2f} ms", "waiting")
     return table
 
 
+def lane_rows(summary: Summary) -> list[tuple[str, str, str]]:
+    """For each kind of lane its name, how busy it is, and the extremes over ranks."""
+    rows = []
+    for name, values in _by_kind(summary.utilisation).items():
+        mean = sum(values) / len(values)
+        ranks = f"{100 * min(values):.1f}-{100 * max(values):.1f}" if len(values) > 1 else ""
+        rows.append((name, percent(mean), ranks))
+    return rows
+
+
 def causes(answer: Answer) -> list[RenderableType]:
     """Why this scenario is slower than another, cause by cause; empty where it does not ask."""
-    explained = answer.explanation
-    if explained is None:
+    if answer.explanation is None:
         return []
+    head, rows = cause_rows(answer, answer.explanation)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(head[0])
+    for name in head[1:]:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    anchored = (
+        answer.setup.scenario.anchor is not None and answer.explanation.since_published_tok_s is not None
+    )
+    return [Text(), table, *(Text(line) for line in causes_legend(answer.explanation, anchored))]
+
+
+def cause_rows(
+    answer: Answer, explained: Explanation
+) -> tuple[tuple[str, str, str], list[tuple[str, str, str]]]:
+    """Head and rows of a table of the causes in *explained*."""
     anchor = answer.setup.scenario.anchor
     published = None if anchor is None else fall(explained, anchor.published_tok_s)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(f"slower than {explained.since} ({number(explained.since_tok_s)} tok/s), because of")
-    table.add_column("tok/s a request", justify="right")
-    table.add_column("share of the published fall" if published else "factor", justify="right")
-    for cause in explained.causes:
-        table.add_row(cause.name, number(cause.alone_tok_s), _part(cause.log_change, published))
+    share = "share of the published fall" if published else "factor"
+    rows = [
+        (cause.name, number(cause.alone_tok_s), _part(cause.log_change, published))
+        for cause in explained.causes
+    ]
     whole = explained.predicted_log_change
-    table.add_row("all of these together", number(explained.tok_s), _part(whole, published))
+    rows.append(("all of these together", number(explained.tok_s), _part(whole, published)))
     if published is not None:
-        factor = f"x{exp(published - whole):.2f}"
-        table.add_row("unexplained", factor, _part(published - whole, published))
+        rows.append(("unexplained", f"x{exp(published - whole):.2f}", _part(published - whole, published)))
     for other in explained.candidates:
         more = _part(log(other.tok_s / explained.tok_s), published)
-        table.add_row(f"all, and {other.name} *", number(other.tok_s), f"{more} more")
-    return [Text(), table, *(Text(line) for line in _causes_legend(explained, published is not None))]
+        rows.append((f"all, and {other.name} *", number(other.tok_s), f"{more} more"))
+    name = f"slower than {explained.since} ({number(explained.since_tok_s)} tok/s), because of"
+    return (name, "tok/s a request", share), rows
 
 
-def _causes_legend(explained: Explanation, shares: bool) -> Iterator[str]:
+def causes_legend(explained: Explanation, shares: bool) -> Iterator[str]:
     """What the columns of the causes hold."""
     what = "shares are of the logarithm of tok/s, so they add up" if shares else "factors multiply"
     yield f"tok/s: with that cause alone; {what}."
@@ -292,9 +323,19 @@ def _by_kind(lanes: dict[Lane, float]) -> dict[str, list[float]]:
 
 def notes(answer: Answer) -> list[str]:
     """What the number rests on, how it was launched, what was published, what is assumed."""
-    found = [rests_on(answer.summary), launch_line(answer), *replay_lines(answer.replayed)]
-    if answer.comparison is not None:
-        found += comparison_lines(answer.comparison)
+    compared = [] if answer.comparison is None else comparison_lines(answer.comparison)
+    assumed = [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]
+    return [rests_on(answer.summary), *played_notes(answer), *compared, *reading_notes(answer), *assumed]
+
+
+def played_notes(answer: Answer) -> list[str]:
+    """How the step was launched, and what was checked."""
+    return [launch_line(answer), *replay_lines(answer.replayed)]
+
+
+def reading_notes(answer: Answer) -> list[str]:
+    """What a reader of the numbers must know."""
+    found = []
     if answer.interrupted is Stage.RUNS:
         found.append(f"Interrupted: {answer.summary.runs} of {answer.setup.scenario.runs} runs were played.")
     elif answer.interrupted is not None:
@@ -308,9 +349,7 @@ def notes(answer: Answer) -> list[str]:
             "+- is the luck of the runs. All drawn: with what figures, tables and fits leave open, not with"
             " what the model lacks; a figure at one end of its range is off to the other side alone."
         )
-    found += batch_notes(answer.setup)
-    found += drafting_notes(answer.setup)
-    return found + [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]
+    return found + batch_notes(answer.setup) + drafting_notes(answer.setup)
 
 
 def batch_notes(setup: Setup) -> list[str]:

@@ -155,7 +155,7 @@ def test_unfused_is_the_graph_itself(case: Case) -> None:
 @given(tied_pieces() | untied_pieces())
 def test_a_split_adds_up_to_its_pieces(case: PiecesCase) -> None:
     pieces, mean, durations = case
-    ops = pieces.fusion.split(durations, mean.label_s[:, pieces.label_of])
+    ops = pieces.split(durations, mean)
     assert (ops >= 0).all()
     assert pieces.fusion.durations(ops).tolist() == durations.tolist()
 
@@ -163,38 +163,46 @@ def test_a_split_adds_up_to_its_pieces(case: PiecesCase) -> None:
 @given(tied_pieces() | untied_pieces())
 def test_a_split_step_ends_op_by_op_where_its_pieces_do(case: PiecesCase) -> None:
     pieces, mean, durations = case
-    ops = pieces.fusion.split(durations, mean.label_s[:, pieces.label_of])
+    ops = pieces.split(durations, mean)
     expanded = pieces.fusion.expand(oracle.play(pieces.graph, durations), ops)
     assert expanded.tolist() == oracle.play(pieces.fusion.graph, ops).tolist()
 
 
 @given(with_durations(graphs(min_ops=1) | rank_graphs()), st.floats(0.01, 100))
-def test_a_split_of_stretched_pieces_stretches_every_op_to_a_nanosecond(case: Case, factor: float) -> None:
+def test_a_split_of_stretched_pieces_stretches_every_op_to_a_nanosecond_or_two(
+    case: Case, factor: float
+) -> None:
     graph, mean_ns = case
     fusion = fuse(graph)
     pieces_ns = fusion.durations(mean_ns)
     durations = np.rint(factor * pieces_ns).astype(np.int64)
-    split = fusion.split(durations, mean_ns.astype(float))
+    split = oracle.split(fusion, durations, mean_ns.astype(float))
     stretched = np.divide(durations, pieces_ns, out=np.zeros(durations.shape), where=pieces_ns > 0)
-    proportional = mean_ns * stretched[:, fusion.piece_of[fusion.chain_of]]
-    assert (np.abs(split - proportional) <= 1 + 1e-6).all()
+    piece_of_op = fusion.piece_of[fusion.chain_of]
+    proportional = mean_ns * stretched[:, piece_of_op]
+    # Of a diamond the boundaries of its parts are rounded first, and those inside a part then.
+    roundings = 1 + np.isin(piece_of_op, fusion.piece_of[[diamond.fork for diamond in fusion.diamonds]])
+    assert (np.abs(split - proportional) <= roundings + 1e-6).all()
 
 
 def test_a_split_rounds_every_boundary_once() -> None:
     """Thirds of 10: 3.3 and 6.7 are rounded, and not 3.3 three times."""
     fusion = fuse(graph_of((MAIN, ()), (MAIN, ()), (MAIN, ())))
-    assert fusion.split(np.array([[10], [0]]), np.ones((2, 3))).tolist() == [[3, 4, 3], [0, 0, 0]]
+    assert oracle.split(fusion, np.array([[10], [0]]), np.ones((2, 3))).tolist() == [[3, 4, 3], [0, 0, 0]]
 
 
 def test_a_split_diamond_keeps_both_its_ways_in_proportion() -> None:
     fusion = fuse(graph_of(*DIAMOND))
     seconds = np.array([[1.0, 5, 2, 3], [1, 2, 5, 3]])
-    assert fusion.split(np.array([[90], [90]]), seconds).tolist() == [[10, 50, 20, 30], [10, 20, 50, 30]]
+    assert oracle.split(fusion, np.array([[90], [90]]), seconds).tolist() == [
+        [10, 50, 20, 30],
+        [10, 20, 50, 30],
+    ]
 
 
 def test_pieces_that_take_no_time_on_average_are_split_into_nothing() -> None:
     fusion = fuse(graph_of((MAIN, ()), (MAIN, ()), (OTHER, (1,))))
-    assert fusion.split(np.array([[7, 4]]), np.array([[0.0, 0, 1]])).tolist() == [[0, 0, 4]]
+    assert oracle.split(fusion, np.array([[7, 4]]), np.array([[0.0, 0, 1]])).tolist() == [[0, 0, 4]]
 
 
 def lane_time(graph: StepGraph, durations: np.ndarray) -> list[list[int]]:

@@ -130,8 +130,8 @@ def test_a_fusion_that_moves_an_op_inside_its_piece_is_found(monkeypatch: pytest
 def test_a_split_that_loses_a_nanosecond_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     runs, honest = recorded(simulation(), 2), Fusion.split
 
-    def short(fusion: Fusion, piece_durations: IntArray, op_seconds: np.ndarray) -> IntArray:
-        ops = honest(fusion, piece_durations, op_seconds)
+    def short(fusion: Fusion, piece_durations: IntArray, *seconds: np.ndarray) -> IntArray:
+        ops = honest(fusion, piece_durations, *seconds)
         ops[0, 0] -= 1
         return ops
 

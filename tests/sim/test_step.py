@@ -432,8 +432,7 @@ def test_a_smaller_drafter_is_never_slower() -> None:
 def test_a_free_drafter_is_an_upper_bound_on_throughput(node: tuple[str, ...]) -> None:
     simulation = Simulation(small_setup(*node))
     graph, chunk = simulation.graph, next(simulation.chunks(0))
-    seconds = chunk.mean.label_s[:, simulation.pieces.label_of]
-    paid = simulation.pieces.fusion.split(chunk.durations, seconds)
+    paid = simulation.pieces.split(chunk.durations, chunk.mean)
     free = paid.copy()
     free[:, [i for i, op in enumerate(graph.ops) if op.phase is Phase.DRAFT]] = 0
     assert (play(graph, free).max(axis=1) < play(graph, paid).max(axis=1)).all()

@@ -6,11 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from hwmodels.work import AllReduce
 from sim.acceptance import AcceptanceModel
+from sim.fusion import Fusion
 from sim.graph import IntArray, StepGraph
+
+FloatArray = NDArray[np.float64]
 
 
 def finish_times(graph: StepGraph, durations: Iterable[int]) -> list[int]:
@@ -57,6 +61,14 @@ def collective_wait(graph: StepGraph, end: IntArray) -> float:
         if isinstance(op.work, AllReduce) and before:
             wait += sum(max(before) - arrival for arrival in before) / len(before)
     return wait
+
+
+def split(fusion: Fusion, piece_durations: IntArray, op_seconds: FloatArray) -> IntArray:
+    """``fusion.split`` by the mean times of the ops alone."""
+    chain_seconds = np.zeros((len(op_seconds), len(fusion.piece_of)))
+    for op, chain in enumerate(fusion.chain_of):
+        chain_seconds[:, chain] += op_seconds[:, op]
+    return fusion.split(piece_durations, chain_seconds, op_seconds)
 
 
 def idle_time(graph: StepGraph, durations: IntArray, end: IntArray) -> int:

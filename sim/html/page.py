@@ -1,0 +1,102 @@
+"""What a report page is made of, and how it becomes one HTML file.
+
+A page is a title, an answer, and sections of blocks; the template knows no more. A report on
+anything is therefore a function that returns a Page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Words."""
+
+    kind: ClassVar[str] = "paragraph"
+    text: str
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list of words."""
+
+    kind: ClassVar[str] = "points"
+    items: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """*rows* under *head*; the first column names the row, *words* are the columns of text beside it."""
+
+    kind: ClassVar[str] = "table"
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An inline SVG with the sentence below it."""
+
+    kind: ClassVar[str] = "picture"
+    svg: Markup
+    caption: str
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Preformatted *text* that opens on request."""
+
+    kind: ClassVar[str] = "folded"
+    summary: str
+    text: str
+
+
+ENDINGS = (".html", ".htm")
+"""Of a report's name."""
+Block = Paragraph | Points | Table | Picture | Folded
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a heading."""
+
+    anchor: str
+    heading: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report: the *question*, its *answer* in two sentences, and what it rests on."""
+
+    question: str
+    about: Sequence[str]
+    answer: Sequence[str]
+    sections: Sequence[Section]
+
+
+def render(page: Page) -> str:
+    """*page* as one HTML file. Text is escaped; only pictures are markup."""
+    environment = Environment(
+        loader=PackageLoader("sim.html"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_typeset,
+    )
+    return environment.get_template("page.html").render(page=page)
+
+
+def _typeset(value: object) -> object:
+    """Text of terminal reports, which have no sign for plus or minus."""
+    return value.replace("+-", "±") if type(value) is str else value

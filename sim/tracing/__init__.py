@@ -1,0 +1,1 @@
+"""Traces of single steps that Perfetto and chrome://tracing open."""
