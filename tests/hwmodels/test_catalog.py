@@ -55,6 +55,7 @@ OPTIONAL = {
         "usual_interconnect",
         "usual_host",
         "grouped_attention",
+        "fills_gpu",
     ),
     *("accuracy", "depth_slope", "step_sd", "easy_share", "stated_slope"),
     *("grouped_attention", "usual_host", "serial_us_per_1k_context"),

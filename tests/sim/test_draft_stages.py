@@ -27,7 +27,6 @@ from hwmodels.stacks import BlockSchedule, DraftGraphs
 from hwmodels.work import (
     AllReduce,
     Copy,
-    EagerLaunch,
     Gemm,
     GpuKernel,
     GpuTask,
@@ -35,6 +34,7 @@ from hwmodels.work import (
     GroupedExperts,
     HostTask,
     HostWork,
+    LooseLaunch,
     MlaAttention,
     Work,
 )
@@ -326,7 +326,7 @@ def test_beside_the_verification_the_host_waits_for_the_draft_alone() -> None:
     waits = python.index(HostWork(HostTask.SYNCHRONISE, 1))
     assert host_tasks(graph) == [HostTask.SYNCHRONISE, HostTask.SCHEDULE]
     assert python[-1] == HostWork(HostTask.SCHEDULE, 1)
-    assert [type(work) for work in python[waits + 1 : -1]] == [GraphLaunch, EagerLaunch]
+    assert [type(work) for work in python[waits + 1 : -1]] == [GraphLaunch, LooseLaunch]
     synchronised = next(op for op in graph.ops if op.work == python[waits])
     assert {graph.ops[dep].phase for dep in synchronised.after} == {Phase.COPY_BACK}
 
@@ -358,7 +358,7 @@ def test_an_eagle_tree_is_built_by_kernels_and_no_host_thread() -> None:
 def test_loose_kernels_are_launched_one_by_one_and_run_on_every_rank() -> None:
     graph = decode_step(small_setup(*chain(EAGLE, 3), "stack=sglang"))
     ops = in_phase(graph, Phase.COPY_BACK)
-    assert [op.work for op in ops] == [EagerLaunch(44, False), *[GpuKernel(GpuTask.LOOSE, 44)] * 8]
+    assert [op.work for op in ops] == [LooseLaunch(44), *[GpuKernel(GpuTask.LOOSE, 44)] * 8]
     launched = graph.ops.index(ops[0])
     assert all(launched in op.after for op in ops[1:])
 

@@ -22,7 +22,7 @@ from sim.validation import fit_report, fits, fitting, shipped
 from sim.validation.cases import Case, read
 from sim.validation.errors import FitsError
 from sim.validation.fits import Fit, with_values
-from sim.validation.fitting import Fitted, FittedRow, Host
+from sim.validation.fitting import Fitted, FittedRow, Measurement
 from sim.validation.prediction import NS, Predictions, StepModel
 from sim.validation.translation import CaseKind, Question, question
 
@@ -107,7 +107,7 @@ def test_with_the_shipped_figures_it_is_what_validate_predicts() -> None:
         asked = question(shipped_cases[name], kind)
         predicted = Predictions().of(asked).tok_s(asked)
         now = np.array([prior.value for prior in priors.values()])
-        error = math.exp(-Host(asked, priors).log_error(now)) - 1
+        error = math.exp(-Measurement(asked, priors).log_error(now)) - 1
         assert error == pytest.approx(predicted / asked.measured_tok_s - 1, abs=1e-6)
 
 
@@ -119,7 +119,7 @@ def test_a_step_with_other_figures_is_that_of_a_stack_that_has_them(
 ) -> None:
     asked = question(known[2], CaseKind.BASELINE)
     priors = {key: fits.figure(catalog.stack("sglang"), key) for key in TRUTH}
-    quick = Host(asked, priors).step_s(np.array([schedule, request]))
+    quick = Measurement(asked, priors).step_s(np.array([schedule, request]))
     # Luck is drawn at the priors; how widely host work varies changes a little with it.
     assert quick == pytest.approx(rebuilt_s(asked, {SCHEDULE: schedule, REQUEST: request}), rel=0.015)
 

@@ -213,7 +213,11 @@ def lacking(base: Validation) -> Callable[[Sequence[Residual]], float]:
     return lambda found: discrepancy_sd(found, base.rows[0])
 
 
-@given(rows=st.lists(st.tuples(st.sampled_from("abcd"), st.floats(-2, 2), st.floats(0, 0.5)), min_size=1))
+# A residual is a logarithm of two rates: below a billionth it is a rounding of them.
+errors = st.floats(-2, 2).filter(lambda error: error == 0 or abs(error) > 1e-9)
+
+
+@given(rows=st.lists(st.tuples(st.sampled_from("abcd"), errors, st.floats(0, 0.5)), min_size=1))
 def test_the_discrepancy_covers_nine_rows_in_ten(
     lacking: Callable[[Sequence[Residual]], float], rows: list[tuple[str, float, float]]
 ) -> None:
