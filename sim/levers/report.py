@@ -37,6 +37,8 @@ HIDDEN = 0.75
 """A lever whose gain is less than this share of Amdahl's bound is called overlapped."""
 NO_BOUND = 1e4
 """A bound beyond this says that nothing else is on the critical path."""
+REPORT_WIDTH = 110
+"""Columns: two scenarios side by side need so many."""
 ALIKE = 1.1
 """Two gains within this factor of one another are called alike."""
 DEGREES_NOTE = (
@@ -71,7 +73,7 @@ def lines(studies: Sequence[Study]) -> list[str]:
     for study in studies:
         parts += _drivers(study, len(studies) > 1)
     parts += [Text(), *(Text(line) for line in _notes(studies))]
-    return render(parts)
+    return render(parts, REPORT_WIDTH)
 
 
 def _drivers(study: Study, named: bool) -> list[RenderableType]:
@@ -115,8 +117,8 @@ def _head(study: Study, letter: str) -> list[str]:
     ]
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+def _table(*columns: str, gap: int = 2) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
     table.add_column(Text(columns[0]), no_wrap=True)
     for name in columns[1:]:
         table.add_column(Text(name, justify="right"), justify="right", no_wrap=True)
@@ -149,7 +151,7 @@ def _beside(studies: Sequence[Study]) -> Table:
     shares = ["of step"] if count <= MOST_WITH_SHARES else []
     names = [*shares, *(DEGREE_NAMES[degree] for degree in shown)]
     heads = [f"{at} {name}" if name == names[0] else name for at in ascii_uppercase[:count] for name in names]
-    table = _table("tok/s if it were", *heads)
+    table = _table("tok/s if it were", *heads, gap=1)
     for lever in _in_order(studies):
         if lever is None:
             table.add_row("")

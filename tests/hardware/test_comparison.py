@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from matplotlib import image
 from measuring import experts, kimi_file, kimi_points, mla, point, some_cases, some_files, write, write_gpu
@@ -20,7 +20,7 @@ from hwmodels import cases, catalog, measured
 from hwmodels.cases import AnyCase, Op, sizes, work_of
 from hwmodels.cost import CostModel
 from hwmodels.errors import DocumentError
-from hwmodels.measured import LONGEST_US, MeasuredFile, Point, Series
+from hwmodels.measured import LONGEST_US, SHORTEST_US, MeasuredFile, Point, Series
 from hwmodels.work import DType
 from sim.hardware import pictures, report
 from sim.hardware.comparison import Comparison, Published, compare, side, varying_sizes
@@ -56,6 +56,8 @@ def ratios(found: Comparison) -> list[float]:
 
 @given(some_files, st.floats(0.1, 10))
 def test_a_file_so_many_times_as_slow_is_so_many_times_as_slow(points: list[Point], factor: float) -> None:
+    times = [factor * us for p in points for us in p.samples_us if us]
+    assume(all(SHORTEST_US <= us <= LONGEST_US for us in times))
     found = compare(file_of(*points), file_of(*scaled(points, factor)))
     with_time = [p for p in points if p.median_us > 0 and factor * p.median_us > 0]
     assert ratios(found) == pytest.approx([factor] * len(with_time))

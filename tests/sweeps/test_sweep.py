@@ -87,6 +87,7 @@ def test_a_sweep_of_one_cell_is_a_run(
         "acceptance_range",
         "required_accuracy",
         "launch",
+        "total",
         "anchor",
         "assumptions",
         "seed",
