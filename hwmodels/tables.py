@@ -65,7 +65,15 @@ class Grid:
 
     def __call__(self, *sizes: float) -> float:
         """The latency in us at *sizes*, each clamped to its measured range."""
-        return float(np.exp(self._interpolate(np.log(self.clamp(*sizes)))[0]))
+        # A grid is asked for the same few sizes again and again while figures beside it are drawn.
+        if sizes not in self._known:
+            self._known[sizes] = float(np.exp(self._interpolate(np.log(self.clamp(*sizes)))[0]))
+        return self._known[sizes]
+
+    @cached_property
+    def _known(self) -> dict[tuple[float, ...], float]:
+        """Latencies in us that were asked for."""
+        return {}
 
     @cached_property
     def _interpolate(self) -> RegularGridInterpolator:

@@ -517,6 +517,82 @@ def _investments(
 
 
 @app.command()
+def calibrate(
+    scenarios: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SCENARIO...", help="What to predict: scenario files, or names of shipped ones."
+        ),
+    ],
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT",
+            help="Learn from: 'anchor' (the measurement that SCENARIO names), other scenarios by their"
+            " anchors (b300_now,pro6000_now), or rows of a file of cases (cases.csv:C002,C113/baseline)."
+            " Repeatable.",
+        ),
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(min=64, max=65536, help="Draws of what is not known; best a power of two.")
+    ] = 2048,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results go to OUT/<scenarios>/. By default results/calibrations/, or"
+            " results/changed/calibrations/ where options change a scenario."
+        ),
+    ] = None,
+    no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Leave the pictures out.")] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    set_: SetOption = None,
+) -> None:
+    """Let published measurements teach what is not known, and predict with what they leave possible.
+
+    Every uncertain figure has a prior from its source; so has what the model lacks, from published cases on
+    other systems. Draws that agree with the measurements stay (importance sampling). Written is a posterior
+    that any scenario may name (calibration: FOLDER): run then draws from it. Each measurement is also
+    predicted from the others alone.
+    """
+    from sim import files
+    from sim.calibration import pictures, report
+    from sim.calibration.observed import Predicted
+    from sim.calibration.study import Task
+    from sim.calibration.wanted import ANCHOR, observations
+    from sim.scenario import load
+    from sim.shipped import find
+
+    paths = [find(name) for name in dict.fromkeys(scenarios)]
+    stems = [path.stem for path in paths]
+    if len(set(stems)) < len(stems):
+        raise typer.BadParameter(f"scenarios need names of their own, got {', '.join(stems)}")
+    anchored = [(path.stem, load(path)) for path in paths]
+    asked = [(path.stem, load(path, tuple(set_ or []))) for path in paths]
+    folder = (out or Path("results/changed/calibrations" if set_ else "results/calibrations")) / "-".join(
+        stems
+    )
+    files.prepare(folder)
+    try:
+        observed = observations(to or [ANCHOR], anchored)
+        task = Task.of(observed, [Predicted.of(name, scenario) for name, scenario in asked], seed, draws)
+        with _progress(task.size, quiet or as_json, "draws") as advance:
+            found = task.done(advance)
+    except KeyboardInterrupt:
+        print("interrupted; nothing is written", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    text = report.lines(found)
+    names = report.write(found, text, folder)
+    names += [] if no_pictures else pictures.write(found, folder)
+    if as_json:
+        print(files.as_json(report.as_object(found)))
+    elif not quiet:
+        print("\n".join(text))
+        print(f"\nWritten to {folder}/: {', '.join(names)}")
+
+
+@app.command()
 def estimate(scenario: ScenarioArgument, as_json: JsonOption = False, set_: SetOption = None) -> None:
     """Show the articles' closed-form estimate beside the same lines from measured tables."""
     from sim import files, listing

@@ -21,6 +21,7 @@ from sim.drafting import required_accuracy
 from sim.graph import Component, Op, Phase
 from sim.setup import LaunchMode, Setup
 from sim.statistics import Spread, Summary
+from sim.uncertainty.posterior import Posterior
 from sim.uncertainty.total import Band, Total
 
 FORMAT_VERSION = 1
@@ -43,6 +44,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
             for end in answer.range_ends
         ],
         "total": _total(answer.total),
+        **_calibration(setup.posterior),
         "required_accuracy": [
             {
                 "mean_length": mean,
@@ -94,6 +96,14 @@ def _total(total: Total | None) -> dict[str, Any] | None:
             for swing in total.swings
         ],
     }
+
+
+def _calibration(posterior: Posterior | None) -> dict[str, Any]:
+    """What parameters were drawn from, where the scenario names a calibration."""
+    if posterior is None:
+        return {}
+    seen = [one._asdict() for one in posterior.observations]
+    return {"calibration": {"file": posterior.file, "sha256": posterior.sha256, "measurements": seen}}
 
 
 def _band(band: Band) -> dict[str, float]:

@@ -20,6 +20,7 @@ from sim.replay import Replay
 from sim.scenario import CapturePolicy
 from sim.setup import LaunchMode, Setup
 from sim.statistics import MIN_RUNS, Spread, Summary
+from sim.uncertainty.posterior import Posterior
 from sim.uncertainty.total import SHOWN, Swing, Total
 
 WIDTH = 100
@@ -38,6 +39,7 @@ def lines(answer: Answer) -> list[str]:
         quantities(answer.summary, answer.total),
         *(Text(line) for line in latency_lines(answer.summary)),
         *(Text(line) for line in range_lines(answer)),
+        *(Text(line) for line in calibrated_lines(answer.setup.posterior)),
         *(Text(line) for line in total_lines(answer.total)),
         Text(histogram(answer.summary)),
         Text(),
@@ -173,6 +175,14 @@ def range_lines(answer: Answer) -> list[str]:
     ends = [f"{with_half_width(first.throughput_tok_s)} tok/s at {first.mean_length:g} tokens a step"]
     ends += [f"{with_half_width(end.throughput_tok_s)} at {end.mean_length:g}" for end in others]
     return [f"Not luck but not known: {', '.join(ends)}."]
+
+
+def calibrated_lines(posterior: Posterior | None) -> list[str]:
+    """What the draws have learnt, where they have."""
+    if posterior is None:
+        return []
+    seen = ", ".join(f"{one.name} {one.tok_s:.4g}" for one in posterior.observations)
+    return [f"Drawn from {posterior.file}: what is left possible by measurements ({seen} tok/s)."]
 
 
 def total_lines(total: Total | None) -> list[str]:
@@ -345,8 +355,9 @@ def reading_notes(answer: Answer) -> list[str]:
     elif answer.total is None:
         found.append("+- is the luck of the runs; what the figures themselves may be off by is not in it.")
     else:
+        lacking = "not with" if answer.setup.posterior is None else "and with"
         found.append(
-            "+- is the luck of the runs. All drawn: with what figures, tables and fits leave open, not with"
+            f"+- is the luck of the runs. All drawn: with what figures, tables and fits leave open, {lacking}"
             " what the model lacks; a figure at one end of its range is off to the other side alone."
         )
     return found + batch_notes(answer.setup) + drafting_notes(answer.setup)

@@ -34,7 +34,7 @@ from sim import shipped
 from sim.choices import Counts, Shape
 from sim.ddtree import TreeSpec
 from sim.errors import ScenarioError
-from sim.uncertainty import checks
+from sim.uncertainty import checks, posterior_file
 from sim.uncertainty.stated import FORMS, Distributions, Named
 
 KINDS = ("length", "rates", "hazard", "mean_length", "quality", "trace")
@@ -45,7 +45,7 @@ RIVALS = ACCEPTANCE_KINDS | {name.rstrip("_") for name in FORMS}
 """Keys that replace one another: kinds of acceptance, and forms of a distribution."""
 OWN_KEYS = frozenset({"question", "anchor", "assumptions", "regression"})
 """What a file says of itself: one that extends it must say its own."""
-KEEP_ANCHOR = ("anchor", "runs", "seed", "load.output_tokens")
+KEEP_ANCHOR = ("anchor", "runs", "seed", "load.output_tokens", "calibration")
 """Overrides of these leave the question as it was; any other takes the published figure away."""
 MAX_BUDGET = 4096
 MAX_BLOCK = 256
@@ -309,6 +309,8 @@ class Scenario(Strict):
     """What this scenario takes for granted; the report repeats it."""
     anchor: Anchor | None = None
     regression: Regression | None = None
+    calibration: str | None = None
+    """A posterior, or its folder, from the command calibrate: what is not known is drawn from it."""
     uncertain: Distributions = Field(default_factory=Named)
     """What is not known, by scenario key, figure (gpu.achieved_bandwidth_gb_s) or work.<family>.
 
@@ -403,6 +405,9 @@ CATALOG_KEYS: dict[KeyPath, Kind] = {
 
 TRACE_KEY: KeyPath = ("acceptance", "trace")
 SINCE_KEY: KeyPath = ("regression", "since")
+CALIBRATION_KEY: KeyPath = ("calibration",)
+FILE_KEYS = (TRACE_KEY, SINCE_KEY, CALIBRATION_KEY)
+"""Keys that name files, and no catalog entries."""
 
 
 def load(path: Path, overrides: tuple[str, ...] = ()) -> Scenario:
@@ -432,7 +437,9 @@ def build(document: Document) -> Scenario:
         if problem:
             raise ScenarioError(*document.place(key), dotted(key), problem)
     since = None if scenario.regression is None else scenario.regression.since
-    for key, file in ((TRACE_KEY, scenario.acceptance.trace), (SINCE_KEY, since)):
+    known = None if scenario.calibration is None else str(posterior_file.located(scenario.calibration))
+    files = (scenario.acceptance.trace, since, known)
+    for key, file in zip(FILE_KEYS, files, strict=True):
         if file is not None and not Path(file).is_file():
             raise ScenarioError(*document.place(key), dotted(key), f"no such file: {file}")
     _check_causes(scenario, document)
@@ -476,10 +483,10 @@ def _unknown(kind: Kind, name: str) -> str:
 def _with_paths(document: Document, folder: Path) -> Document:
     """*document* with the files it names (catalog entries, a trace) looked for beside it, in *folder*."""
     data = dict(document.data)
-    for key in (*CATALOG_KEYS, TRACE_KEY, SINCE_KEY):
+    for key in (*CATALOG_KEYS, *FILE_KEYS):
         owner = data.get(str(key[0])) if len(key) > 1 else data
         name = owner.get(str(key[-1])) if isinstance(owner, dict) else None
-        is_file = isinstance(name, str) and (key in (TRACE_KEY, SINCE_KEY) or name.endswith(".yaml"))
+        is_file = isinstance(name, str) and (key in FILE_KEYS or name.endswith(".yaml"))
         if isinstance(owner, dict) and is_file:
             moved = {**owner, str(key[-1]): str(folder / str(name))}
             data = {**data, str(key[0]): moved} if len(key) > 1 else moved

@@ -24,6 +24,8 @@ from sim.choices import Shape
 from sim.errors import ScenarioError
 from sim.scenario import CapturePolicy, Scenario
 from sim.traces import Trace
+from sim.uncertainty import posterior_file
+from sim.uncertainty.posterior import Posterior
 
 
 class LaunchMode(Enum):
@@ -41,13 +43,14 @@ _BEYOND = {Beyond.EAGER: LaunchMode.EAGER, Beyond.PIECEWISE: LaunchMode.PIECEWIS
 
 @dataclass(frozen=True)
 class Setup:
-    """*scenario* with its *model*, *drafter* and *machine*, and its *trace* where acceptance has one."""
+    """*scenario* with its *model*, *drafter* and *machine*, and the *trace* and *posterior* that it names."""
 
     scenario: Scenario
     model: TargetModel
     drafter: Drafter
     machine: Machine
     trace: Trace | None = None
+    posterior: Posterior | None = None
 
     @cached_property
     def costs(self) -> CostModel:
@@ -146,7 +149,9 @@ class Setup:
 
     @property
     def draft_padding(self) -> int:
-        """Requests added to the draft pass to fill a captured graph."""
+        """Requests added to the draft pass to fill a captured graph; plain decoding drafts nothing."""
+        if self.scenario.is_plain:
+            return 0
         return self._padding(self.draft_launch, self.scenario.drafter.block)
 
     def _launch(self, queries: int) -> LaunchMode:
@@ -183,6 +188,7 @@ def resolve(scenario: Scenario) -> Setup:
         drafter=catalog.drafter(scenario.drafter.model),
         machine=machine,
         trace=_trace(scenario),
+        posterior=None if scenario.calibration is None else posterior_file.read(scenario.calibration),
     )
     _check_method(setup)
     _check_groups(setup)

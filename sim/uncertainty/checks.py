@@ -93,7 +93,8 @@ def drawn(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
         key: int(value) if isinstance(value, float) and is_whole(key, type(scenario)) else value
         for key, value in values.items()
     }
-    certain: dict[str, Any] = {"uncertain": {}, "acceptance.mean_length_range": None, "regression": None}
+    certain: dict[str, Any] = {"uncertain": {}, "acceptance.mean_length_range": None}
+    certain |= {"regression": None, "calibration": None}
     return with_keys(scenario, {**certain, **_solved_at(scenario), **own})
 
 

@@ -23,6 +23,7 @@ FIXED = frozenset(
         "assumptions",
         "anchor",
         "regression",
+        "calibration",
         "uncertain",
         "runs",
         "seed",
@@ -49,6 +50,8 @@ class Where(Enum):
     SCENARIO = "scenario"
     FIGURE = "figure"
     WORK = "work"
+    MODEL = "model"
+    """What the model lacks, which no file states."""
 
 
 def place_of(key: str, model: type[BaseModel], names: dict[Kind, str]) -> Where:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from sim.setup import Setup
 from sim.step import decode_step
 from sim.uncertainty.checks import scenario_prior
 from sim.uncertainty.keys import KINDS, WORK, Where, is_luck, place_of, slug
+from sim.uncertainty.lacking import missing, sort_of
+from sim.uncertainty.posterior import NOTHING, Lack, Posterior
 from sim.uncertainty.priors import (
     Array,
     Choice,
@@ -44,7 +47,7 @@ class Parameter:
     """One thing that is not known."""
 
     name: str
-    """A scenario key, ``<kind>.<figure>`` or ``work.<family>``."""
+    """A scenario key, ``<kind>.<figure>``, ``work.<family>`` or one of ``sim.uncertainty.lacking``."""
     where: Where
     prior: Prior
     best: Any
@@ -80,15 +83,25 @@ class Parameters:
     """The parameters of a setup, in the order of their names."""
 
     items: tuple[Parameter, ...]
+    posterior: Posterior | None = None
+    """What measurements have taught about some of them."""
 
     @classmethod
     def of(cls, setup: Setup) -> Parameters:
         """Every parameter of *setup*: what its scenario states, and what its figures and tables leave open.
 
-        ScenarioError where the scenario names work that its step does not have.
+        With a calibration also what the model lacks. ScenarioError where the scenario names work that its
+        step does not have.
         """
-        found = [*_scenario_keys(setup), *_figures(setup), *_work(setup)]
-        return cls(tuple(sorted(found, key=lambda parameter: parameter.name)))
+        lacks = {} if setup.posterior is None else setup.posterior.lacks
+        return cls.lacking(setup, lacks.get(sort_of(setup), NOTHING))
+
+    @classmethod
+    def lacking(cls, setup: Setup, lack: Lack) -> Parameters:
+        """Every parameter of *setup*, whose model lacks about as much as *lack* says."""
+        found = [*_scenario_keys(setup), *_figures(setup), *_work(setup), *_lacking(setup, lack)]
+        items = tuple(sorted(found, key=lambda parameter: parameter.name))
+        return cls(items, setup.posterior)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -98,7 +111,11 @@ class Parameters:
 
     def __getitem__(self, name: str) -> Parameter:
         """The parameter called *name*; KeyError where there is none."""
-        return {parameter.name: parameter for parameter in self.items}[name]
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Parameter]:
+        return {parameter.name: parameter for parameter in self.items}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,7 +124,8 @@ class Parameters:
 
     def only(self, names: Collection[str]) -> Parameters:
         """Those called *names*; the others keep their best values."""
-        return Parameters(tuple(parameter for parameter in self.items if parameter.name in names))
+        items = tuple(parameter for parameter in self.items if parameter.name in names)
+        return Parameters(items, self.posterior)
 
     def best(self, count: int = 1) -> Values:
         """*count* times the values of the point answer."""
@@ -118,8 +136,14 @@ class Parameters:
         (values,) = draws([self], count, seed)
         return values
 
+    def levels(self, parameter: Parameter, levels: Array) -> Column:
+        """The values of *parameter* at *levels* of what is known of it alone."""
+        if self.posterior is not None:
+            levels = self.posterior.marginal(parameter.identity, levels)
+        return parameter.prior.at(levels)
+
     def at(self, quantiles: Array) -> Values:
-        """The values at *quantiles* (draws, parameters), in the order of the names."""
+        """The values at *quantiles* (draws, parameters) of the priors, in the order of the names."""
         columns = {p.name: p.prior.at(quantiles[:, index]) for index, p in enumerate(self.items)}
         return Values(columns, len(quantiles))
 
@@ -128,16 +152,22 @@ def draws(several: Iterable[Parameters], count: int, seed: int) -> list[Values]:
     """*count* draws for each of *several* setups, in which the same unknown has the same quantile.
 
     Scrambled Sobol points, one dimension for every identity, in their alphabetical order: neither the
-    order of setups nor that of parameters changes a value. *count* is best a power of two.
+    order of setups nor that of parameters changes a value. *count* is best a power of two. What a setup's
+    posterior knows is drawn from it instead, draw i from the same row in all setups that share it.
     """
     setups = list(several)
     identities = sorted({parameter.identity for parameters in setups for parameter in parameters})
-    points = _sobol(count, len(identities), seed)
+    points = sobol(count, len(identities), seed)
     place = {identity: index for index, identity in enumerate(identities)}
-    return [p.at(points[:, [place[item.identity] for item in p]]) for p in setups]
+    found = []
+    for p in setups:
+        own = [parameter.identity for parameter in p]
+        quantiles = points[:, [place[identity] for identity in own]]
+        found.append(p.at(quantiles if p.posterior is None else p.posterior.put_into(quantiles, own, seed)))
+    return found
 
 
-def _sobol(count: int, dimensions: int, seed: int) -> Array:
+def sobol(count: int, dimensions: int, seed: int) -> Array:
     """(count, dimensions) scrambled Sobol points."""
     if not dimensions:
         return np.empty((count, 0))
@@ -244,6 +274,12 @@ def _work(setup: Setup) -> Iterator[Parameter]:
                 f"{name} {_tables_of(setup, family)}",
                 label_log_sd=float(log_sd(spread)),
             )
+
+
+def _lacking(setup: Setup, lack: Lack) -> Iterator[Parameter]:
+    """What the model lacks."""
+    for name, prior, basis, identity in missing(setup, lack):
+        yield Parameter(name, Where.MODEL, prior, 1.0, basis, identity)
 
 
 def _by_family(setup: Setup) -> dict[Family, dict[Work, int]]:

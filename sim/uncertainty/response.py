@@ -72,6 +72,8 @@ class Draw(NamedTuple):
     """Of families of work, by name."""
     mean_length: float | None
     """What acceptance is solved for; None as the scenario has it."""
+    longer: float
+    """How many times as long a step is for reasons that the model lacks."""
 
 
 class Response:
@@ -145,19 +147,21 @@ class Response:
     def _draw(self, row: dict[str, Any]) -> Draw:
         """One draw's *row* of values put in."""
         mean, mean_name = None, mean_key(self.setup)
-        keys, figures, factors = [], {}, {}
+        keys, figures, factors, longer = [], {}, {}, 1.0
         for name, value in row.items():
             parameter = self.parameters[name]
             if name == mean_name:
                 mean = float(value)
             elif parameter.where is Where.WORK:
                 factors[name] = float(value)
+            elif parameter.where is Where.MODEL:
+                longer *= float(value)
             elif value != parameter.best and parameter.where is Where.FIGURE:
                 figures[name] = float(value)
             elif value != parameter.best:
                 keys.append((name, value))
         setup = with_figures(self._with_keys(tuple(keys)), figures)
-        return Draw(setup, tuple(keys), _form(tuple(keys), setup), factors, mean)
+        return Draw(setup, tuple(keys), _form(tuple(keys), setup), factors, mean, longer)
 
     def _with_keys(self, keys: Keys) -> Setup:
         """The setup with other values of scenario *keys*, looked up once."""
@@ -180,7 +184,8 @@ class Response:
             for row in rows:
                 times.append(self._label_s(step, drawn[row]))
                 advance()
-            seconds[rows] = step.seconds(np.array(times))
+            longer = [drawn[row].longer for row in rows]
+            seconds[rows] = step.seconds(np.array(times)) * longer
         return seconds
 
     def _step(self, form: Form, setup: Setup) -> Step:

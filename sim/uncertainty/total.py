@@ -90,18 +90,18 @@ def total(
 def swings(response: Response) -> tuple[Swing, ...]:
     """Every parameter that moves throughput alone, the widest first."""
     parameters = response.parameters
-    columns = {parameter.name: _ends(parameter) for parameter in parameters}
+    columns = {parameter.name: _ends(parameters, parameter) for parameter in parameters}
     tok_s = response.throughput(_one_at_a_time(parameters, columns))
     parts = np.split(tok_s, np.cumsum([len(column) for column in columns.values()])[:-1])
     found = [_swing(p, columns[p.name], part) for p, part in zip(parameters, parts, strict=True)]
     return tuple(sorted((swing for swing in found if swing.width > 0), key=lambda swing: -swing.width))
 
 
-def _ends(parameter: Parameter) -> Column:
+def _ends(parameters: Parameters, parameter: Parameter) -> Column:
     """The values that *parameter* is moved to: its low and high quantile, or every choice."""
     if isinstance(parameter.prior, Choice):
         return objects(parameter.prior.options)
-    return parameter.prior.at(np.array([LOW, HIGH]))
+    return parameters.levels(parameter, np.array([LOW, HIGH]))
 
 
 def _one_at_a_time(parameters: Parameters, columns: dict[str, Column]) -> Values:

@@ -13,15 +13,18 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
+from scipy.optimize import minimize
 
 from sim import files
+from sim.uncertainty.posterior import NOTHING, Lack
 from sim.validation import shipped
 from sim.validation.errors import CasesError
 from sim.validation.translation import CaseKind
@@ -30,6 +33,9 @@ from sim.validation.verdicts import Ground, Row
 
 DIGITS = 5
 ENOUGH_SYSTEMS = 3
+START_SD, LEAST_SD = 0.1, 1e-4
+"""Where the search for deviations begins, and the least that one row is off by."""
+Array = NDArray[np.float64]
 QUANTILE = float(special.ndtri((1 + LEVEL) / 2))
 
 
@@ -69,6 +75,45 @@ def discrepancy_sd(residuals: Sequence[Residual], row: Row) -> float:
     alike = [residual for residual in others if residual.ground is row.ground]
     enough = len({residual.system for residual in alike}) >= ENOUGH_SYSTEMS
     return _covering_sd(alike if enough else others)
+
+
+def lack(
+    residuals: Sequence[Residual], kind: CaseKind, ground: Ground, without: Collection[str] = ()
+) -> Lack:
+    """What the model lacks on systems of *kind* and *ground*, learnt from all but those named in *without*.
+
+    Random effects about zero, by maximum likelihood: rows of one system share an error, each has one of its
+    own, and what its prediction is known not to know. NOTHING where there is nothing to learn from.
+    """
+    others = [r for r in residuals if r.kind is kind and r.system not in without]
+    alike = [r for r in others if r.ground is ground]
+    enough = len({r.system for r in alike}) >= ENOUGH_SYSTEMS
+    return _random_effects(alike if enough else others)
+
+
+def _random_effects(residuals: Sequence[Residual]) -> Lack:
+    if not residuals:
+        return NOTHING
+    systems = [[r for r in residuals if r.system == name] for name in sorted({r.system for r in residuals})]
+    errors = [np.array([r.log_error for r in rows]) for rows in systems]
+    variances = [np.array([r.log_sd for r in rows]) ** 2 for rows in systems]
+
+    def unlikely(sds: Array) -> float:
+        """Minus the log likelihood of *sds* (shared, own), but for a constant."""
+        pairs = zip(errors, variances, strict=True)
+        return sum(_surprise(found, sds[0] ** 2, sds[1] ** 2 + known) for found, known in pairs)
+
+    best = minimize(unlikely, (START_SD, START_SD), bounds=[(0, None), (LEAST_SD, None)])
+    return Lack(*map(float, best.x))
+
+
+def _surprise(errors: Array, shared: float, own: Array) -> float:
+    """Minus the log density of *errors* with variance *shared* in common and *own* each."""
+    # Sherman and Morrison (1950), and the matrix determinant lemma.
+    weights = 1 / own
+    inflated = 1 + shared * weights.sum()
+    square = weights @ errors**2 - shared * (weights @ errors) ** 2 / inflated
+    return float(np.log(own).sum() + np.log(inflated) + square) / 2
 
 
 def _covering_sd(residuals: Sequence[Residual]) -> float:

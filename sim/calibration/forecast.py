@@ -1,0 +1,149 @@
+"""What a calibration changes in a prediction, and what decides what is still open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.calibration.inference import Normal, line
+from sim.calibration.joint import Sight, Unknowns
+from sim.calibration.observed import Predicted
+from sim.graph import Component
+from sim.scenario import Anchor
+from sim.uncertainty.keys import Where
+from sim.uncertainty.parameters import Parameter
+
+Array = NDArray[np.float64]
+LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Quantiles of mean throughput, tok/s: the 50 % and the 90 % interval around the median."""
+
+    p5: float
+    p25: float
+    p50: float
+    p75: float
+    p95: float
+
+    @classmethod
+    def of(cls, tok_s: Array) -> Interval:
+        """Of equally likely draws."""
+        return cls(*np.quantile(tok_s, LEVELS).tolist())
+
+    @property
+    def half(self) -> tuple[float, float]:
+        """The 50 % interval."""
+        return self.p25, self.p75
+
+    @property
+    def most(self) -> tuple[float, float]:
+        """The 90 % interval."""
+        return self.p5, self.p95
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published figure or range, beside the draws."""
+
+    anchor: Anchor
+    ends: tuple[float, float]
+    """Tok/s; the same twice where it is a figure."""
+    below: float
+    """Share of draws below it."""
+    inside: float
+    """In it."""
+    above: float
+
+
+@dataclass(frozen=True)
+class Open:
+    """What one unknown holds of the variance that is left."""
+
+    unknown: Parameter
+    share: float
+    """Of the variance of log tok/s; shares add up to 1, and one may be negative where unknowns offset."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """One scenario before and after."""
+
+    name: str
+    predicted: Predicted
+    before: Interval
+    after: Interval
+    claim: Claim | None
+    largest: tuple[Component, float]
+    """The component that holds the step up most, and its share."""
+    open: tuple[Open, ...]
+    """The largest share first."""
+
+    @property
+    def lacking(self) -> float:
+        """Share of what is open that no figure stands for: what the model lacks."""
+        return sum(one.share for one in self.open if one.unknown.where is Where.MODEL)
+
+    @property
+    def decides(self) -> Open | None:
+        """The modelled unknown that holds most of what is open; None where nothing does."""
+        return next((one for one in self.open if one.unknown.where is not Where.MODEL), None)
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The draws before and after, and the linearised posterior."""
+
+    unknowns: Unknowns
+    before: Array
+    """(draws, unknowns) normal values."""
+    after: Array
+    """(draws, unknowns) equally likely ones."""
+    posterior: Normal
+
+
+def forecast(sight: Sight, drawn: Drawn, advance: Callable[[], None]) -> Forecast:
+    """The Forecast of *sight*."""
+    unknowns, predicted = drawn.unknowns, sight.predicted
+    before = np.exp(sight.logs(drawn.before, unknowns, advance))
+    after = np.exp(sight.logs(drawn.after, unknowns, advance))
+    components, step_s = predicted.prediction.components, predicted.prediction.step_s
+    largest = max(components, key=components.__getitem__)
+    anchor = predicted.setup.scenario.anchor
+    return Forecast(
+        name=predicted.name,
+        predicted=predicted,
+        before=Interval.of(before),
+        after=Interval.of(after),
+        claim=None if anchor is None else claim(anchor, after),
+        largest=(largest, components[largest] / step_s),
+        open=still_open(sight, drawn, advance),
+    )
+
+
+def claim(anchor: Anchor, tok_s: Array) -> Claim:
+    """*anchor* beside draws of *tok_s*."""
+    low, high = anchor.tok_s_range or (anchor.published_tok_s, anchor.published_tok_s)
+    below, above = float((tok_s < low).mean()), float((tok_s > high).mean())
+    return Claim(anchor, (low, high), below, 1 - below - above, above)
+
+
+def still_open(sight: Sight, drawn: Drawn, advance: Callable[[], None]) -> tuple[Open, ...]:
+    """What holds the variance of log tok/s that is left, linearised in the middle of the posterior.
+
+    An unknown's share is the covariance of its part with the whole.
+    """
+
+    def model(normals: Array) -> Array:
+        return sight.logs(normals, drawn.unknowns, advance)[:, None]
+
+    slopes = line(model, drawn.posterior.mean).slopes[0]
+    parts = slopes * (drawn.posterior.covariance @ slopes)
+    whole = float(parts.sum())
+    shares = (parts / whole).tolist() if whole else parts.tolist()
+    found = [Open(item, share) for item, share in zip(drawn.unknowns.items, shares, strict=True) if share]
+    return tuple(sorted(found, key=lambda one: -one.share))
