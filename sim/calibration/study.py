@@ -25,8 +25,8 @@ DRAWS = 2048
 """Of the pool; a power of two, as Sobol points want it."""
 PRIOR_DRAWS = 512
 """To predict measurements before anything is learnt."""
-KEPT = 1024
-"""Equally likely draws of the posterior."""
+KEPT = 0.5
+"""Of the pool, as equally likely draws of the posterior."""
 LEVELS = np.array([0.05, 0.5, 0.95])
 CONFLICT = 0.99
 """A measurement outside this prior predictive interval contradicts what was known."""
@@ -119,11 +119,16 @@ class Task:
         return cls(sights, asked, every, known, seed, draws)
 
     @property
+    def kept(self) -> int:
+        """Equally likely draws of the posterior."""
+        return round(KEPT * self.draws)
+
+    @property
     def size(self) -> int:
         """How often progress will be told."""
         slopes = 2 * len(self.unknowns) + 1
         of_each = 2 * slopes + self.draws + PRIOR_DRAWS
-        return len(self.observed) * of_each + len(self.targets) * (PRIOR_DRAWS + KEPT + slopes)
+        return len(self.observed) * of_each + len(self.targets) * (PRIOR_DRAWS + self.kept + slopes)
 
     def done(self, advance: Callable[[], None] = lambda: None) -> Calibration:
         """The Calibration."""
@@ -136,7 +141,7 @@ class Task:
         found = pool(model, evidence, len(unknowns), self.draws, self.seed)
         weights = found.weights()
         prior = normal_at(sobol(PRIOR_DRAWS, len(unknowns), self.seed))
-        kept = found.values[resampled(weights, KEPT, self.seed)]
+        kept = found.values[resampled(weights, self.kept, self.seed)]
         news = learnt.each(found, weights, unknowns)
         drawn = Drawn(unknowns, prior, kept, found.posterior)
         return Calibration(
