@@ -573,9 +573,9 @@ def calibrate(
     folder = (out or Path("results/changed/calibrations" if set_ else "results/calibrations")) / "-".join(
         stems
     )
-    files.prepare(folder)
     try:
         observed = observations(to or [ANCHOR], anchored)
+        files.prepare(folder)
         task = Task.of(observed, [Predicted.of(name, scenario) for name, scenario in asked], seed, draws)
         with _progress(task.size, quiet or as_json, "draws") as advance:
             found = task.done(advance)
