@@ -335,9 +335,9 @@ def validate(
     num_draft_tokens, tree_budget, topk, verify_M_per_req, concurrency,
     context_tokens, workload, temperature, acceptance_length,
     acceptance_length_origin, tok_s_total, baseline_tok_s_total, notes
-    and source, in any order; README says what they mean. tok_s_total is
-    with the row's method and baseline_tok_s_total without speculation, both
-    of all requests together. A row that names what nobody here knows is
+    and source, in any order; validation/README.md says what they mean.
+    tok_s_total is with the row's method and baseline_tok_s_total without
+    speculation, both of all requests together. A row that names what nobody here knows is
     listed with the reason; the others are predicted.
     """
     from sim.validation import shipped
