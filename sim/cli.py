@@ -335,9 +335,9 @@ def validate(
     num_draft_tokens, tree_budget, topk, verify_M_per_req, concurrency,
     context_tokens, workload, temperature, acceptance_length,
     acceptance_length_origin, tok_s_total, baseline_tok_s_total, notes
-    and source, in any order; README says what they mean. tok_s_total is
-    with the row's method and baseline_tok_s_total without speculation, both
-    of all requests together. A row that names what nobody here knows is
+    and source, in any order; validation/README.md says what they mean.
+    tok_s_total is with the row's method and baseline_tok_s_total without
+    speculation, both of all requests together. A row that names what nobody here knows is
     listed with the reason; the others are predicted.
     """
     from sim.validation import shipped
@@ -452,7 +452,7 @@ def levers(
     the uncertainty (total Sobol indices).
     """
     from sim import files
-    from sim.levers import pictures, report
+    from sim.levers import objects, pictures, report
     from sim.levers.study import Task
 
     if investments:
@@ -476,10 +476,10 @@ def levers(
         print("interrupted; nothing is written", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = report.lines(studies)
-    names = report.write(studies, text, folder)
+    names = objects.write(studies, text, folder)
     names += [] if no_pictures else pictures.write(studies, folder)
     if as_json:
-        print(files.as_json(report.as_object(studies)))
+        print(files.as_json(objects.as_object(studies)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
@@ -490,7 +490,7 @@ def _investments(
 ) -> None:
     """Play every combination of a plan's investments, and report."""
     from sim import files
-    from sim.levers import report
+    from sim.levers import investment_report
     from sim.levers.investments import find, play, prepare
 
     if len(plans) > 1:
@@ -507,10 +507,10 @@ def _investments(
     except KeyboardInterrupt:
         print("interrupted; nothing is written", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    text = report.investment_lines(found)
-    names = report.write_investments(found, text, folder)
+    text = investment_report.investment_lines(found)
+    names = investment_report.write_investments(found, text, folder)
     if as_json:
-        print(files.as_json(report.investments_object(found)))
+        print(files.as_json(investment_report.investments_object(found)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from sim import pictures
 from sim.levers.kinds import Degree, Group
-from sim.levers.report import change
 from sim.levers.study import Study
+from sim.levers.words import change
 
 PANEL_WIDTH = 6.4
 BAR_INCHES = 0.27
