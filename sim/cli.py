@@ -556,18 +556,19 @@ def calibrate(
     that any scenario may name (calibration: FOLDER): run then draws from it. Each measurement is also
     predicted from the others alone.
     """
-    from sim import files
-    from sim.calibration import pictures, report
-    from sim.calibration.observed import Predicted
-    from sim.calibration.study import Task
-    from sim.calibration.wanted import ANCHOR, observations
-    from sim.scenario import load
     from sim.shipped import find
 
     paths = [find(name) for name in dict.fromkeys(scenarios)]
     stems = [path.stem for path in paths]
     if len(set(stems)) < len(stems):
         raise typer.BadParameter(f"scenarios need names of their own, got {', '.join(stems)}")
+    from sim import files
+    from sim.calibration import pictures, report
+    from sim.calibration.observed import Predicted
+    from sim.calibration.study import Task
+    from sim.calibration.wanted import ANCHOR, observations
+    from sim.scenario import load
+
     anchored = [(path.stem, load(path)) for path in paths]
     asked = [(path.stem, load(path, tuple(set_ or []))) for path in paths]
     folder = (out or Path("results/changed/calibrations" if set_ else "results/calibrations")) / "-".join(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.calibration.inference import Normal, line
+from sim.calibration.inference import Normal, Pool, line, quantiles
 from sim.calibration.joint import Sight, Unknowns
 from sim.calibration.observed import Predicted
 from sim.graph import Component
@@ -31,9 +31,9 @@ class Interval:
     p95: float
 
     @classmethod
-    def of(cls, tok_s: Array) -> Interval:
-        """Of equally likely draws."""
-        return cls(*np.quantile(tok_s, LEVELS).tolist())
+    def of(cls, tok_s: Array, weights: Array) -> Interval:
+        """Of draws with *weights*."""
+        return cls(*quantiles(tok_s, weights, LEVELS).tolist())
 
     @property
     def half(self) -> tuple[float, float]:
@@ -94,56 +94,45 @@ class Forecast:
         return next((one for one in self.open if one.unknown.where is not Where.MODEL), None)
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """The draws before and after, and the linearised posterior."""
-
-    unknowns: Unknowns
-    before: Array
-    """(draws, unknowns) normal values."""
-    after: Array
-    """(draws, unknowns) equally likely ones."""
-    posterior: Normal
-
-
-def forecast(sight: Sight, drawn: Drawn, advance: Callable[[], None]) -> Forecast:
-    """The Forecast of *sight*."""
-    unknowns, predicted = drawn.unknowns, sight.predicted
-    before = np.exp(sight.logs(drawn.before, unknowns, advance))
-    after = np.exp(sight.logs(drawn.after, unknowns, advance))
+def forecast(sight: Sight, found: Pool, unknowns: Unknowns, advance: Callable[[], None]) -> Forecast:
+    """The Forecast of *sight* by the draws that were *found*."""
+    predicted, weights = sight.predicted, found.weights()
+    tok_s = np.exp(sight.logs(found.values, unknowns, advance))
     components, step_s = predicted.prediction.components, predicted.prediction.step_s
     largest = max(components, key=components.__getitem__)
     anchor = predicted.setup.scenario.anchor
     return Forecast(
         name=predicted.name,
         predicted=predicted,
-        before=Interval.of(before),
-        after=Interval.of(after),
-        claim=None if anchor is None else claim(anchor, after),
+        before=Interval.of(tok_s, found.prior_weights),
+        after=Interval.of(tok_s, weights),
+        claim=None if anchor is None else claim(anchor, tok_s, weights),
         largest=(largest, components[largest] / step_s),
-        open=still_open(sight, drawn, advance),
+        open=still_open(sight, found.posterior, unknowns, advance),
     )
 
 
-def claim(anchor: Anchor, tok_s: Array) -> Claim:
-    """*anchor* beside draws of *tok_s*."""
+def claim(anchor: Anchor, tok_s: Array, weights: Array) -> Claim:
+    """*anchor* beside draws of *tok_s* with *weights*."""
     low, high = anchor.tok_s_range or (anchor.published_tok_s, anchor.published_tok_s)
-    below, above = float((tok_s < low).mean()), float((tok_s > high).mean())
+    below, above = float(weights @ (tok_s < low)), float(weights @ (tok_s > high))
     return Claim(anchor, (low, high), below, 1 - below - above, above)
 
 
-def still_open(sight: Sight, drawn: Drawn, advance: Callable[[], None]) -> tuple[Open, ...]:
+def still_open(
+    sight: Sight, posterior: Normal, unknowns: Unknowns, advance: Callable[[], None]
+) -> tuple[Open, ...]:
     """What holds the variance of log tok/s that is left, linearised in the middle of the posterior.
 
     An unknown's share is the covariance of its part with the whole.
     """
 
     def model(normals: Array) -> Array:
-        return sight.logs(normals, drawn.unknowns, advance)[:, None]
+        return sight.logs(normals, unknowns, advance)[:, None]
 
-    slopes = line(model, drawn.posterior.mean).slopes[0]
-    parts = slopes * (drawn.posterior.covariance @ slopes)
+    slopes = line(model, posterior.mean).slopes[0]
+    parts = slopes * (posterior.covariance @ slopes)
     whole = float(parts.sum())
     shares = (parts / whole).tolist() if whole else parts.tolist()
-    found = [Open(item, share) for item, share in zip(drawn.unknowns.items, shares, strict=True) if share]
+    found = [Open(item, share) for item, share in zip(unknowns.items, shares, strict=True) if share]
     return tuple(sorted(found, key=lambda one: -one.share))

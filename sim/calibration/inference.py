@@ -28,7 +28,7 @@ STEP = 0.5
 """Standard deviations on either side that a slope is taken over: steps have kinks."""
 ROUNDS = 2
 """Of linearisation: at the prior's middle, then at the middle that follows."""
-OF_PRIOR, OF_LEFT_OUT = 0.1, 0.3
+OF_PRIOR, OF_LEFT_OUT = 0.2, 0.2
 """Shares of the pool drawn from the prior, and from posteriors that leave a measurement out."""
 
 
@@ -112,6 +112,11 @@ class Pool:
     evidence: Evidence
     line: Line
     """Of the model in the middle of the posterior."""
+
+    @property
+    def prior_weights(self) -> Array:
+        """(draws,) adding to 1, of what was known before."""
+        return np.asarray(special.softmax(self.log_ratio))
 
     def weights(self, left_out: int | None = None) -> Array:
         """(draws,) adding to 1, of the posterior of all measurements, or all but one."""

@@ -14,7 +14,7 @@ from sim import __version__, digests, files
 from sim.calibration.forecast import Forecast
 from sim.calibration.groups import Group
 from sim.calibration.learnt import NARROWED, Learnt
-from sim.calibration.study import PRIOR_DRAWS, Calibration, Fit
+from sim.calibration.study import Calibration, Fit
 from sim.calibration.wording import (
     combination_line,
     forecast_lines,
@@ -212,7 +212,6 @@ def as_object(found: Calibration) -> dict[str, Any]:
         "seed": found.seed,
         "unknowns": len(found.unknowns),
         "draws": len(found.pool.values),
-        "prior_draws": PRIOR_DRAWS,
         "posterior_draws": len(found.kept),
         "effective_sample_size": round(found.effective, 1),
         "measurements": [_fit_object(fit) for fit in found.fits],

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from sim.calibration import learnt
-from sim.calibration.forecast import Drawn, Forecast, forecast
+from sim.calibration.forecast import Forecast, forecast
 from sim.calibration.groups import Moved, moved
-from sim.calibration.inference import Evidence, Pool, effective, pool, quantiles, resampled
+from sim.calibration.inference import ROUNDS, Evidence, Pool, effective, pool, quantiles, resampled
 from sim.calibration.joint import Sight, Unknowns, seen
 from sim.calibration.learnt import Combination, Learnt, Tie
 from sim.calibration.observed import Observed, Predicted, lacks
@@ -23,8 +23,6 @@ from sim.uncertainty.priors import normal_at
 Array = NDArray[np.float64]
 DRAWS = 2048
 """Of the pool; a power of two, as Sobol points want it."""
-PRIOR_DRAWS = 512
-"""To predict measurements before anything is learnt."""
 KEPT = 0.5
 """Of the pool, as equally likely draws of the posterior."""
 LEVELS = np.array([0.05, 0.5, 0.95])
@@ -127,8 +125,8 @@ class Task:
     def size(self) -> int:
         """How often progress will be told."""
         slopes = 2 * len(self.unknowns) + 1
-        of_each = 2 * slopes + self.draws + PRIOR_DRAWS
-        return len(self.observed) * of_each + len(self.targets) * (PRIOR_DRAWS + self.kept + slopes)
+        of_observed, of_target = ROUNDS * slopes + self.draws, self.draws + slopes
+        return len(self.observed) * of_observed + len(self.targets) * of_target
 
     def done(self, advance: Callable[[], None] = lambda: None) -> Calibration:
         """The Calibration."""
@@ -140,38 +138,34 @@ class Task:
         )
         found = pool(model, evidence, len(unknowns), self.draws, self.seed)
         weights = found.weights()
-        prior = normal_at(sobol(PRIOR_DRAWS, len(unknowns), self.seed))
-        kept = found.values[resampled(weights, self.kept, self.seed)]
         news = learnt.each(found, weights, unknowns)
-        drawn = Drawn(unknowns, prior, kept, found.posterior)
         return Calibration(
             seed=self.seed,
             pool=found,
             unknowns=unknowns,
             effective=effective(weights),
-            fits=tuple(self._fits(found, observed, model(prior))),
+            fits=tuple(self._fits(found, observed)),
             learnt=news,
             combinations=learnt.decided(found, unknowns),
             ties=learnt.ties(found.posterior, unknowns, news),
-            forecasts=tuple(forecast(sight, drawn, advance) for sight in self.targets),
-            kept=kept,
+            forecasts=tuple(forecast(sight, found, unknowns, advance) for sight in self.targets),
+            kept=found.values[resampled(weights, self.kept, self.seed)],
             lacks=self.lacks,
         )
 
-    def _fits(self, found: Pool, observed: Sequence[Observed], before: Array) -> Iterator[Fit]:
-        """Every measurement beside its predictions; *before* (draws, measurements) are those of the prior."""
-        count, sds = len(observed), found.evidence.sds
-        errors = normal_at(sobol(len(found.values), count, self.seed)) * sds
-        first = before + normal_at(sobol(len(before), count, self.seed + 1)) * sds
-        after, all_of, even = found.logs + errors, found.weights(), np.full(len(before), 1 / len(before))
+    def _fits(self, found: Pool, observed: Sequence[Observed]) -> Iterator[Fit]:
+        """Every measurement beside its predictions, before and after, and from the others."""
+        count, before, after = len(observed), found.prior_weights, found.weights()
+        errors = normal_at(sobol(len(found.values), count, self.seed)) * found.evidence.sds
+        logs = found.logs + errors
         for at, one in enumerate(observed):
             others = found.weights(at) if count > 1 else None
-            share = float((first[:, at] < one.log_published).mean())
+            share = float(before @ (logs[:, at] < one.log_published))
             yield Fit(
                 observed=one,
-                before=_three(first[:, at], even),
-                after=_three(after[:, at], all_of),
-                left_out=None if others is None else _three(after[:, at], others),
+                before=_three(logs[:, at], before),
+                after=_three(logs[:, at], after),
+                left_out=None if others is None else _three(logs[:, at], others),
                 left_out_effective=0.0 if others is None else effective(others),
                 moved=moved(found, self.unknowns, at),
                 prior_tail=2 * min(share, 1 - share),
