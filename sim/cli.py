@@ -534,7 +534,7 @@ def calibrate(
         ),
     ] = None,
     draws: Annotated[
-        int, typer.Option(min=64, max=65536, help="Draws of what is not known; best a power of two.")
+        int, typer.Option(min=64, max=16384, help="Draws of what is not known; best a power of two.")
     ] = 2048,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
     out: Annotated[

@@ -147,7 +147,7 @@ def test_mistakes_are_named_with_exit_code_2(folder: Path, arguments: tuple[str,
 
 
 def test_an_interrupt_writes_nothing(folder: Path) -> None:
-    command = [sys.executable, "-m", "sim", "calibrate", "b300_now", "--draws", "65536"]
+    command = [sys.executable, "-m", "sim", "calibrate", "b300_now", "--draws", "16384"]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     there = folder / "results/calibrations/b300_now"
     until = time.monotonic() + 60
