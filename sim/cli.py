@@ -19,7 +19,7 @@ import typer
 from sim.choices import Counts, Definition, EngineName, Shape
 
 if TYPE_CHECKING:
-    from sim.answer import Answer
+    from sim.html.page import Page
     from sim.setup import Setup
     from sim.sweeps.conduct import Pool
 
@@ -49,6 +49,12 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Change a scenario key, such as tree.budget=16. Repeatable."
+    ),
+]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE.html", help="Write the report as one page with pictures, to hand on."
     ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bar and no report; files only.")]
@@ -92,10 +98,7 @@ def run(
             metavar="FIRST:STOP", help="Steps of the trace, such as 0:4 (the default) or 7 for one alone."
         ),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.html", help="Write the report as one page with pictures, to hand on."),
-    ] = None,
+    html: HtmlOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -106,6 +109,7 @@ def run(
     """
     from sim import files, output, report
     from sim.answer import answer, total_runs
+    from sim.html import run_page
     from sim.uncertainty.total import DRAWS
 
     overrides = [*(set_ or [])]
@@ -126,7 +130,7 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = report.lines(result)
     output.write(result, text, folder)
-    _write_page(result, html)
+    _write_page(lambda: run_page.page(result), html)
     if as_json:
         print(files.as_json(output.summary_object(result)))
     elif not quiet:
@@ -134,7 +138,8 @@ def run(
         print(
             f"\nWritten to {folder}/: summary.json, report.txt, runs.csv, steps.csv, costs.csv, scenario.json"
         )
-        print(traced + ("" if html is None else f"Report to hand on: {html}\n"), end="")
+        print(traced, end="")
+        _tell_of_page(html)
     if result.interrupted is not None:
         raise typer.Exit(EXIT_INTERRUPTED)
 
@@ -152,18 +157,23 @@ def _prepare_page(path: Path | None) -> None:
         _fail(f"--html: {problem}")
 
 
-def _write_page(result: Answer, path: Path | None) -> None:
-    """Write the report of a run as a page, where one is asked for; everything else is on disk by then."""
+def _write_page(make: Callable[[], Page], path: Path | None) -> None:
+    """Write the page of a report, where one is asked for; everything else is on disk by then."""
     if path is None:
         return
     from sim import files
-    from sim.html import page, run_page
+    from sim.html import page
 
     try:
-        files.replace(path, page.render(run_page.page(result)))
+        files.replace(path, page.render(make()))
     except KeyboardInterrupt:
         print(f"interrupted while {path} was written; everything else is there", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _tell_of_page(path: Path | None) -> None:
+    if path is not None:
+        print(f"Report to hand on: {path}")
 
 
 def _traced(setup: Setup, engine: EngineName, path: Path | None, asked: str | None, hidden: bool) -> str:
@@ -441,6 +451,7 @@ def levers(
         bool, typer.Option("--no-uncertainty", help="Leave out what drives the uncertainty.")
     ] = False,
     no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Leave the pictures out.")] = False,
+    html: HtmlOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -452,11 +463,12 @@ def levers(
     the uncertainty (total Sobol indices).
     """
     from sim import files
+    from sim.html import levers_page
     from sim.levers import pictures, report
     from sim.levers.study import Task
 
     if investments:
-        _investments(scenarios or ["articles"], out, as_json, quiet, set_)
+        _investments(scenarios or ["articles"], out, html, as_json, quiet, set_)
         return
     if not scenarios:
         raise typer.BadParameter("give a scenario, or --investments")
@@ -468,6 +480,7 @@ def levers(
         raise typer.BadParameter(f"scenarios need names of their own, got {', '.join(stems)}")
     folder = (out or Path("results/changed/levers" if set_ else "results/levers")) / "-".join(stems)
     files.prepare(folder)
+    _prepare_page(html)
     try:
         tasks = [Task.of(path.stem, setup, not no_uncertainty) for path, setup in loaded]
         with _progress(sum(task.size for task in tasks), quiet or as_json, "levers") as advance:
@@ -478,18 +491,21 @@ def levers(
     text = report.lines(studies)
     names = report.write(studies, text, folder)
     names += [] if no_pictures else pictures.write(studies, folder)
+    _write_page(lambda: levers_page.page(studies, set_ or []), html)
     if as_json:
         print(files.as_json(report.as_object(studies)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
+        _tell_of_page(html)
 
 
 def _investments(
-    plans: list[str], out: Path | None, as_json: bool, quiet: bool, set_: list[str] | None
+    plans: list[str], out: Path | None, html: Path | None, as_json: bool, quiet: bool, set_: list[str] | None
 ) -> None:
     """Play every combination of a plan's investments, and report."""
     from sim import files
+    from sim.html import investments_page
     from sim.levers import report
     from sim.levers.investments import find, play, prepare
 
@@ -501,6 +517,7 @@ def _investments(
     prepared = prepare(path)
     folder = (out or Path("results/levers")) / f"investments-{path.stem}"
     files.prepare(folder)
+    _prepare_page(html)
     try:
         with _progress(prepared.combinations, quiet or as_json, "combinations") as advance:
             found = play(prepared, advance)
@@ -509,11 +526,13 @@ def _investments(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = report.investment_lines(found)
     names = report.write_investments(found, text, folder)
+    _write_page(lambda: investments_page.page(found), html)
     if as_json:
         print(files.as_json(report.investments_object(found)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
+        _tell_of_page(html)
 
 
 @app.command()

@@ -6,8 +6,8 @@ anything is therefore a function that returns a Page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,6 +19,14 @@ class Paragraph:
     """Words."""
 
     kind: ClassVar[str] = "paragraph"
+    text: str
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Of what follows it in its section."""
+
+    kind: ClassVar[str] = "heading"
     text: str
 
 
@@ -39,6 +47,13 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: Sequence[int] = ()
+    groups: Mapping[int, str] = field(default_factory=dict)
+    """By the index of its first row, what rows have in common that follow one another."""
+
+    @property
+    def is_long(self) -> bool:
+        """True where it is shown a part at a time, so that what follows is not far away."""
+        return len(self.rows) > MOST_AT_ONCE
 
 
 @dataclass(frozen=True)
@@ -59,9 +74,11 @@ class Folded:
     text: str
 
 
+MOST_AT_ONCE = 24
+"""Rows of a table that are shown without scrolling."""
 ENDINGS = (".html", ".htm")
 """Of a report's name."""
-Block = Paragraph | Points | Table | Picture | Folded
+Block = Paragraph | Heading | Points | Table | Picture | Folded
 
 
 @dataclass(frozen=True)

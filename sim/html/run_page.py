@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from hwmodels.estimate import Source
-from sim import __version__, digests, files, report, timeline, waterfall
+from sim import report, timeline
 from sim.answer import Answer, Comparison
-from sim.html import figures
-from sim.html.page import Folded, Page, Paragraph, Picture, Points, Section, Table
+from sim.html import figures, parts
+from sim.html.page import Page, Paragraph, Picture, Section, Table
 from sim.html.svg import inline
 from sim.op_steps import OpStep, op_steps
 from sim.output import StepCost, step_costs
@@ -43,8 +38,8 @@ def page(answer: Answer) -> Page:
             _lanes(answer),
             _accepted(answer.summary),
             _figures(answer),
-            *_assumptions(answer),
-            _notes(answer),
+            *parts.assumptions(answer.setup.scenario.assumptions),
+            parts.notes(report.reading_notes(answer) + report.played_notes(answer)),
             _provenance(answer),
         ],
     )
@@ -145,15 +140,6 @@ def _slower(answer: Answer) -> list[Section]:
 
 
 def _breakdown(summary: Summary) -> Section:
-    step_ms = summary.step_time_ms.mean
-    rows = [
-        (component.value, f"{share * step_ms:.2f}", percent(share))
-        for component, share in summary.components.items()
-    ]
-    said = "; ".join(f"{name} {ms} ms, {share}" for name, ms, share in rows)
-    picture = inline(
-        lambda: waterfall.figure(summary), "waterfall", "Waterfall of the critical path of a step", said
-    )
     waits = (
         f"AllReduce, all passes: {summary.allreduce_transfer_ms:.2f} ms of transfer, and"
         f" {summary.allreduce_wait_ms:.2f} ms in which a rank waits for the last one."
@@ -162,8 +148,7 @@ def _breakdown(summary: Summary) -> Section:
         "breakdown",
         "Where the step goes",
         [
-            Picture(picture, "What held the step up at every moment, in the mean over all steps."),
-            Table("The same in numbers.", ["component", "ms", "share"], rows),
+            *parts.step(summary.step_time_ms.mean, summary.components),
             Table(
                 "How busy lanes are; for GPUs in the mean, and the extremes over ranks.",
                 ["lanes", "busy", "over ranks, %"],
@@ -261,54 +246,13 @@ def _cost_row(cost: StepCost, step_s: float) -> tuple[str, ...]:
     )
 
 
-def _assumptions(answer: Answer) -> list[Section]:
-    assumed = answer.setup.scenario.assumptions
-    if not assumed:
-        return []
-    return [Section("assumptions", "What the scenario assumes", [Points(assumed)])]
-
-
-def _notes(answer: Answer) -> Section:
-    lines = report.reading_notes(answer) + report.played_notes(answer)
-    return Section("notes", "To be known", [Points(lines)])
-
-
 def _provenance(answer: Answer) -> Section:
     scenario, samples = answer.setup.scenario, answer.setup.machine.samples
     rows = [
-        ("specdec-sim", __version__),
         ("seed", str(scenario.seed)),
         ("engine", answer.engine.value),
         ("runs and steps", f"{answer.summary.runs:,} and {answer.summary.steps:,}"),
         ("changes to the scenario", "; ".join(answer.overrides) or "none"),
-        ("SHA-256 of catalog and tables", digests.tables()),
-        ("SHA-256 of the simulator", digests.code()),
         *([("SHA-256 of the measured file", samples.sha256)] if samples is not None else []),
-        ("Python", platform.python_version()),
-        *((name, version(name)) for name in digests.LIBRARIES),
     ]
-    return Section(
-        "provenance",
-        "Where this comes from",
-        [
-            Table(
-                "The same versions, seed and hashes give the same numbers.",
-                ["what", "value"],
-                rows,
-                words=[1],
-            ),
-            Folded(
-                "The scenario as it was resolved",
-                files.as_json(without_folders(scenario.model_dump(mode="json"))),
-            ),
-        ],
-    )
-
-
-def without_folders(value: Any) -> Any:
-    """*value*, as JSON has it, with files named but not where they lie on this machine."""
-    if isinstance(value, dict):
-        return {key: without_folders(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [without_folders(each) for each in value]
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+    return parts.provenance(rows, [parts.resolved(scenario)])

@@ -12,15 +12,16 @@ from matplotlib.figure import Figure
 
 from sim import pictures
 from sim.levers.kinds import Degree, Group
-from sim.levers.report import change
 from sim.levers.study import Study
+from sim.levers.words import change
 
-PANEL_WIDTH = 6.4
+WIDTH = 8.0
 BAR_INCHES = 0.27
 FRAME_INCHES = 2.6
 MARGIN = 1.3
 """Of the axis beyond the longest bar, for its label."""
-WORSE, BETTER, TENTH = (matplotlib.colormaps[pictures.COLOURS](at) for at in (0.95, 0.1, 0.55))
+WORSE, BETTER, TENTH = "#c9702b", "#2f6fb0", "#7ea6d0"
+"""They stand out from white paper and from a dark page, and from one another in grey."""
 
 
 class Bar(NamedTuple):
@@ -40,7 +41,11 @@ def write(studies: Sequence[Study], folder: Path) -> list[str]:
 
 def _figures(studies: Sequence[Study]) -> Iterator[tuple[str, Figure]]:
     for study in studies:
-        yield "tornado" if len(studies) == 1 else f"tornado-{study.name}", tornado(study)
+        figure = tornado(study)
+        base = f"{study.name}: {study.base.tok_s:.0f} tok/s as it is"
+        title = pictures.wrapped([study.setup.scenario.question, base], WIDTH)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=9)
+        yield "tornado" if len(studies) == 1 else f"tornado-{study.name}", figure
 
 
 def tornado(study: Study) -> Figure:
@@ -48,7 +53,7 @@ def tornado(study: Study) -> Figure:
     levers, choices = _levers(study), _choices(study)
     rows = [max(1, len(bars)) for bars in (levers, choices)]
     height = min(pictures.LARGEST, FRAME_INCHES + BAR_INCHES * sum(rows))
-    figure = Figure(figsize=(PANEL_WIDTH * 1.25, height), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     above, below = figure.subplots(2, sharex=True, height_ratios=rows)
     _draw(above, levers)
     _draw(below, choices)
@@ -60,9 +65,6 @@ def tornado(study: Study) -> Figure:
     above.set_title("levers", fontsize=9, loc="left")
     below.set_title("choices instead of the scenario's", fontsize=9, loc="left")
     _legend(figure, above)
-    base = f"{study.name}: {study.base.tok_s:.0f} tok/s as it is"
-    title = pictures.wrapped([study.setup.scenario.question, base], PANEL_WIDTH * 1.25)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=9)
     return figure
 
 
@@ -104,7 +106,7 @@ def _draw(axes: Axes, bars: list[Bar]) -> None:
             fontsize=7,
         )
     axes.set_yticks(range(len(bars)), [bar.name for bar in bars], fontsize=8)
-    axes.axvline(0, color="0.2", linewidth=0.8)
+    axes.axvline(0, color=matplotlib.rcParams["axes.edgecolor"], linewidth=0.8)
     axes.set_ylim(-0.6, max(1, len(bars)) - 0.4)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import log
+from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -13,14 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from sim import __version__, digests, files
-from sim.levers.alternatives import Alternative, follows_from_tree
+from sim.levers import words
+from sim.levers.alternatives import Alternative
 from sim.levers.drivers import Drivers
 from sim.levers.effects import Effect
 from sim.levers.investments import Held, Return, Returns
-from sim.levers.kinds import Degree, Group, Lever
+from sim.levers.kinds import Degree
 from sim.levers.played import RUNS, STEPS
 from sim.levers.study import Study
-from sim.report import drafting_line, render
+from sim.report import render
 
 FORMAT_VERSION = 1
 """1 (2026-12): first."""
@@ -30,31 +30,8 @@ MOST_WITH_SHARES = 3
 """Whose shares of the step, and throughputs, are."""
 MOST_SCENARIOS = 6
 """That fit beside one another at all."""
-DEGREE_NAMES = {Degree.TENTH: "10 %", Degree.HALF: "50 %", Degree.FREE: "free"}
-SMALL_GAIN = 0.005
-"""Gains below this are not worth a word."""
-HIDDEN = 0.75
-"""A lever whose gain is less than this share of Amdahl's bound is called overlapped."""
-NO_BOUND = 1e4
-"""A bound beyond this says that nothing else is on the critical path."""
 REPORT_WIDTH = 110
 """Columns: two scenarios side by side need so many."""
-ALIKE = 1.1
-"""Two gains within this factor of one another are called alike."""
-DEGREES_NOTE = (
-    "10 or 50 % better: a time that much shorter, a bandwidth that much higher, the gap between mean"
-    " acceptance length and the longest one closed by so much. Free: no time, endless bandwidth, all ranks in"
-    " step, the longest length every time."
-)
-LUCK_NOTE = f"Means of {RUNS} runs of {STEPS} steps, played again with the same luck for every lever."
-TRANSFER_NOTE = (
-    "AllReduce latency is what the smallest message takes on the same GPUs, bandwidth what is left; both"
-    " levers hold for the drafter's AllReduces too."
-)
-AMDAHL_NOTE = (
-    "Amdahl: the critical path without what is free, and nothing else in the way; elasticity: per cent of"
-    " throughput for a per cent better. HBM bandwidth is a GPU's achieved and peak bandwidth together."
-)
 
 
 def lines(studies: Sequence[Study]) -> list[str]:
@@ -62,17 +39,17 @@ def lines(studies: Sequence[Study]) -> list[str]:
     parts: list[RenderableType] = [
         Text(line)
         for letter, study in zip(ascii_uppercase, studies, strict=False)
-        for line in _head(study, f"{letter}  " if len(studies) > 1 else "")
+        for line in words.head(study, f"{letter}  " if len(studies) > 1 else "")
     ]
-    parts.append(Text(LUCK_NOTE))
+    parts.append(Text(words.LUCK_NOTE))
     parts += [Text(), _single(studies[0]) if len(studies) == 1 else _beside(studies), Text()]
-    parts += [Text(line) for study in studies for line in overhead(study)]
-    parts += [Text(line) for study in studies for line in _overlapped(study)]
+    parts += [Text(line) for study in studies for line in words.overhead(study)]
+    parts += [Text(line) for study in studies for line in words.overlapped(study)]
     parts += [Text(), _alternatives(studies)]
-    parts += [Text(line) for study in studies for line in _impossible(study, len(studies) > 1)]
+    parts += [Text(line) for study in studies for line in words.impossible(study, len(studies) > 1)]
     for study in studies:
         parts += _drivers(study, len(studies) > 1)
-    parts += [Text(), *(Text(line) for line in _notes(studies))]
+    parts += [Text(), *(Text(line) for line in words.notes(studies))]
     return render(parts, REPORT_WIDTH)
 
 
@@ -88,33 +65,10 @@ def _drivers(study: Study, named: bool) -> list[RenderableType]:
         ends = [
             cell
             for value, tok_s in zip(swing.values, swing.tok_s, strict=True)
-            for cell in (_value(value), f"{tok_s:.1f}")
+            for cell in (words.value(value), f"{tok_s:.1f}")
         ]
         table.add_row(Text(swing.name), f"{driver.total:.2f}", f"{driver.first:.2f}", *map(Text, ends))
-    asked = per_cent(min(1.0, found.asked_share))
-    note = (
-        "Total Sobol indices: the share of throughput's variance that stays when all but this is known; of"
-        f" {found.parameters} unknowns the {len(found.drivers)} that move it most alone hold {asked} of it."
-        " tok/s are of the mean step, without noise."
-    )
-    return [Text(), table, Text(note)]
-
-
-def _value(value: object) -> str:
-    """A drawn value, in few digits where it is a number."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _head(study: Study, letter: str) -> list[str]:
-    setup, base = study.setup, study.base
-    machine = setup.machine
-    requests = "" if setup.requests == 1 else f"{setup.requests} x "
-    return [
-        f"{letter}{setup.scenario.question}",
-        f"{study.name}: {machine.ranks}x {machine.gpu.name}, {machine.interconnect.name},"
-        f" {machine.host.name}, {machine.stack.name}; {setup.model.name}; {drafting_line(setup)}",
-        f"{base.tok_s:.1f} tok/s = {requests}{base.mean_length:.2f} tokens / {base.step_s * 1e3:.2f} ms",
-    ]
+    return [Text(), table, Text(words.drivers_note(found))]
 
 
 def _table(*columns: str, gap: int = 2) -> Table:
@@ -128,7 +82,7 @@ def _table(*columns: str, gap: int = 2) -> Table:
 def _single(study: Study) -> Table:
     """One scenario's levers, the largest of each group first."""
     table = _table("tok/s if it were", "of step", *(d.title for d in Degree), "Amdahl", "elasticity")
-    for lever in _in_order([study]):
+    for lever in words.in_order([study]):
         if lever is None:
             table.add_row("")
             continue
@@ -136,9 +90,9 @@ def _single(study: Study) -> Table:
         assert effect is not None
         table.add_row(
             Text(lever.value),
-            _share(effect),
-            *(f"{effect.tok_s[d]:.1f} {_gain(study, effect, d):>7}" for d in Degree),
-            _bound(study, effect),
+            words.share(effect),
+            *(f"{effect.tok_s[d]:.1f} {words.gain(study, effect, d):>7}" for d in Degree),
+            words.bound(study, effect),
             f"{effect.elasticity:.3f}",
         )
     return table
@@ -149,10 +103,10 @@ def _beside(studies: Sequence[Study]) -> Table:
     count = len(studies)
     shown = tuple(Degree) if count <= MOST_IN_FULL else (Degree.FREE,)
     shares = ["of step"] if count <= MOST_WITH_SHARES else []
-    names = [*shares, *(DEGREE_NAMES[degree] for degree in shown)]
+    names = [*shares, *(words.DEGREE_NAMES[degree] for degree in shown)]
     heads = [f"{at} {name}" if name == names[0] else name for at in ascii_uppercase[:count] for name in names]
     table = _table("tok/s if it were", *heads, gap=1)
-    for lever in _in_order(studies):
+    for lever in words.in_order(studies):
         if lever is None:
             table.add_row("")
             continue
@@ -161,103 +115,13 @@ def _beside(studies: Sequence[Study]) -> Table:
             effect = study.effect(lever)
             gains = ["" for _ in names]
             if effect is not None:
-                gains = [*(_share(effect) for _ in shares), *(_gain(study, effect, d) for d in shown)]
+                gains = [
+                    *(words.share(effect) for _ in shares),
+                    *(words.gain(study, effect, d) for d in shown),
+                ]
             cells += gains
         table.add_row(Text(lever.value), *cells)
     return table
-
-
-def _in_order(studies: Sequence[Study]) -> list[Lever | None]:
-    """Levers group by group, the largest first by the first scenario that has it; None between groups."""
-    found: list[Lever | None] = []
-    for group in Group:
-        own = [lever for lever in Lever if lever.group is group and any(s.effect(lever) for s in studies)]
-        found += [*([None] if found else []), *sorted(own, key=lambda lever: -_largest(studies, lever))]
-    return found
-
-
-def _largest(studies: Sequence[Study], lever: Lever) -> float:
-    for study in studies:
-        effect = study.effect(lever)
-        if effect is not None:
-            return effect.tok_s[Degree.FREE] / study.base.tok_s
-    return 0.0
-
-
-def _share(effect: Effect) -> str:
-    return "" if effect.share is None else per_cent(effect.share)
-
-
-def _gain(study: Study, effect: Effect, degree: Degree) -> str:
-    return change(effect.tok_s[degree] / study.base.tok_s)
-
-
-def _bound(study: Study, effect: Effect) -> str:
-    if effect.bound_tok_s is None:
-        return ""
-    ratio = effect.bound_tok_s[Degree.FREE] / study.base.tok_s
-    return "no bound" if ratio > NO_BOUND else change(ratio)
-
-
-def per_cent(value: float) -> str:
-    """A share with one decimal, never -0.0."""
-    return f"{abs(value) if abs(value) < 0.0005 else value:.1%}".replace("%", " %")
-
-
-def change(ratio: float) -> str:
-    """A ratio of throughputs as a change; as a factor from 10 on."""
-    if ratio >= 10:
-        return f"x{ratio:.1f}"
-    value = ratio - 1
-    return f"{0.0 if abs(value) < 0.0005 else value:+.1%}".replace("%", " %")
-
-
-def overhead(study: Study) -> list[str]:
-    """Whether overhead dominates: the host against the experts, and the articles' own count."""
-    host, experts, rest = (study.effect(lever) for lever in (Lever.HOST, Lever.EXPERTS, Lever.REST))
-    if host is None or experts is None or rest is None:
-        return []
-    words = ", ".join(
-        f"{name} {per_cent(effect.share or 0.0)} ({_gain(study, effect, Degree.FREE)} if free)"
-        for name, effect in (
-            ("all host work", host),
-            ("the routed experts", experts),
-            ("all but the experts", rest),
-        )
-    )
-    return [f"{study.name}: of the step {words}. {_weighed(study, host, experts)} {_dominates(host, rest)}"]
-
-
-def _weighed(study: Study, host: Effect, experts: Effect) -> str:
-    """Which of the two brings more when free."""
-    of_host, of_experts = (log(effect.tok_s[Degree.FREE] / study.base.tok_s) for effect in (host, experts))
-    if of_host > ALIKE * of_experts:
-        return "The host weighs more than the experts."
-    if of_experts > ALIKE * of_host:
-        return "The experts weigh more than the host."
-    return "Host and experts weigh about the same."
-
-
-def _dominates(host: Effect, rest: Effect) -> str:
-    """Whether overhead is more than half of the step, counted as host work, or as the articles do."""
-    if (host.share or 0.0) > 0.5:
-        return "Overhead dominates, host work alone."
-    if (rest.share or 0.0) > 0.5:
-        return "Overhead dominates as the articles count it, all but the experts, but not as host work."
-    return "Overhead does not dominate, however it is counted."
-
-
-def _overlapped(study: Study) -> list[str]:
-    """Levers that others run beside: the critical path promises more than there is."""
-    base, found = study.base.tok_s, []
-    for effect in study.effects:
-        if effect.bound_tok_s is None or effect.lever.group is Group.TOGETHER:
-            continue
-        bound = effect.bound_tok_s[Degree.FREE] / base - 1
-        gain = effect.gain(Degree.FREE, base)
-        if bound > SMALL_GAIN and gain < HIDDEN * bound:
-            found.append(f"{effect.lever.value} {change(1 + gain)} of {change(1 + bound)}")
-    return [f"{study.name}: overlap takes back what Amdahl promises for {', '.join(found)}."] if found else []
 
 
 def _alternatives(studies: Sequence[Study]) -> Table:
@@ -267,15 +131,8 @@ def _alternatives(studies: Sequence[Study]) -> Table:
     letters = ascii_uppercase[:count] if count > 1 else " "
     heads = [head for at in letters for head in ((f"{at} tok/s".strip(), "") if in_full else (at,))]
     table = _table("instead", *heads, *([""] if count <= MOST_IN_FULL else []))
-    names = dict.fromkeys(
-        (alternative.choice.kind, alternative.choice.name)
-        for study in studies
-        for alternative in study.alternatives
-        if alternative.tok_s is not None
-    )
-    kinds = list(dict.fromkeys(kind for kind, _ in names))
-    for key in sorted(names, key=lambda key: kinds.index(key[0])):
-        found = [_chosen(study, key) for study in studies]
+    for key in words.choice_keys(studies):
+        found = [words.chosen(study, key) for study in studies]
         pairs = [_chosen_cells(study, each) for study, each in zip(studies, found, strict=True)]
         cells = [cell for pair in pairs for cell in (pair if in_full else pair[1:])]
         notes = dict.fromkeys(each.note for each in found if each is not None and each.note)
@@ -283,37 +140,10 @@ def _alternatives(studies: Sequence[Study]) -> Table:
     return table
 
 
-def _chosen(study: Study, key: tuple[str, str]) -> Alternative | None:
-    return next((a for a in study.alternatives if (a.choice.kind, a.choice.name) == key), None)
-
-
 def _chosen_cells(study: Study, alternative: Alternative | None) -> list[str]:
     if alternative is None or alternative.tok_s is None:
         return ["", ""]
-    return [f"{alternative.tok_s:.1f}", change(alternative.tok_s / study.base.tok_s)]
-
-
-def _impossible(study: Study, named: bool) -> list[str]:
-    """Choices that cannot be simulated, those with the same reason together."""
-    by_reason: dict[str, list[str]] = {}
-    for alternative in study.alternatives:
-        if alternative.tok_s is None:
-            reason = "no room in memory" if "needs" in alternative.problem else alternative.problem
-            by_reason.setdefault(reason, []).append(alternative.choice.name.split(",")[0])
-    where = f"{study.name}: " if named else ""
-    return [f"{where}not possible: {', '.join(names)} ({reason})" for reason, names in by_reason.items()]
-
-
-def _notes(studies: Sequence[Study]) -> Iterator[str]:
-    yield DEGREES_NOTE
-    yield TRANSFER_NOTE
-    yield AMDAHL_NOTE
-    widest = max(effect.half_width for study in studies for effect in study.effects)
-    yield f"What luck is left in these throughputs over the scenario's is {per_cent(widest)} or less (95 %)."
-    if all(follows_from_tree(study.setup.scenario) for study in studies):
-        yield "Other blocks and budgets land what a drafter of the same accuracy lands with them."
-    else:
-        yield "Other blocks and budgets are left out where acceptance does not follow from the tree."
+    return [f"{alternative.tok_s:.1f}", words.change(alternative.tok_s / study.base.tok_s)]
 
 
 def as_object(studies: Sequence[Study]) -> dict[str, Any]:
@@ -439,12 +269,7 @@ def investment_lines(found: Returns) -> list[str]:
     parts += [Text(f"{each.name}: {each.title}") for each in found.plan.investments]
     if found.plan.beside is not None:
         parts.append(Text(f"{found.plan.beside.name}: {found.plan.beside.title}"))
-    parts.append(
-        Text(
-            "fair: the mean over all orders in which they may be made (Shapley), so that these multiply to"
-            " the whole; brackets: both ends of the range of acceptance lengths. What they cost is not in it."
-        )
-    )
+    parts.append(Text(words.FAIR_NOTE))
     parts += [Text(f"Assumed: {assumption}") for assumption in found.plan.assumptions]
     return render(parts)
 

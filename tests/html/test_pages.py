@@ -20,7 +20,7 @@ from texts import GOOD
 
 from sim.answer import Answer, answer
 from sim.choices import EngineName
-from sim.html import run_page
+from sim.html import parts, run_page
 from sim.html.page import Folded, Page, Paragraph, Points, Section, Table, render
 from sim.scenario import Anchor
 
@@ -210,7 +210,7 @@ def test_text_is_text_whatever_it_holds() -> None:
 
 def test_a_page_names_files_but_no_folders_of_this_machine() -> None:
     found = {"a": "/home/me/runs.csv", "b": ["/x/y.yaml", "x/y", 3, None], "c": {"d": "tokens/s"}}
-    assert run_page.without_folders(found) == {
+    assert parts.without_folders(found) == {
         "a": "runs.csv",
         "b": ["y.yaml", "x/y", 3, None],
         "c": {"d": "tokens/s"},
