@@ -230,6 +230,7 @@ def sweep(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the cells that OUT has.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Run again what OUT has.")] = False,
+    html: HtmlOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -240,6 +241,7 @@ def sweep(
     Exit code 3 says that some cells failed; they are listed, and the others are complete.
     """
     from sim import files
+    from sim.html import sweep_page
     from sim.scenario import parse_override
     from sim.sweeps import report
     from sim.sweeps.plan import from_target
@@ -256,6 +258,7 @@ def sweep(
     changes += [("seed", seed, "--seed")] if seed is not None else []
     plan = from_target(target, axis or [], changes)
     folder = (out or Path("results/sweeps")) / plan.name
+    _prepare_page(html)
     if_stored = IfStored.RESUME if resume else IfStored.RESTART if restart else IfStored.REFUSE
     try:
         with _progress(len(plan.cells), quiet or as_json, "cells") as advance:
@@ -265,6 +268,7 @@ def sweep(
             count = f"{len(store):,} of {len(plan.cells):,}"
         print(f"interrupted; {count} cells are finished in {folder}/, --resume goes on", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    _write_page(lambda: sweep_page.page(result), html)
     if as_json:
         print(files.as_json(report.as_object(result)))
     elif not quiet:
@@ -274,6 +278,7 @@ def sweep(
         )
         if result.reused:
             print(f"{result.reused:,} of the cells were there from before.")
+        _tell_of_page(html)
     if result.errors:
         raise typer.Exit(EXIT_CELLS_FAILED)
 

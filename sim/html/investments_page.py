@@ -46,11 +46,11 @@ def _most(found: Returns) -> str:
     """The first sentence: what brings most, first alone and then shared fairly."""
     alone = sorted(found.worths, key=lambda worth: -worth.alone)
     fair = max(found.worths, key=lambda worth: worth.fair)
-    first, *others = (f"{worth.investment.name} {factor(worth.alone)}" for worth in alone)
-    beside = f", then {', '.join(others)}" if others else ""
+    first, *others = (f"{worth.investment.name} ({factor(worth.alone)})" for worth in alone)
+    before = f", before {parts.listed(others)}" if others else ""
     return (
-        f"Alone {first} brings most{beside}; counted fairly among all it is"
-        f" {fair.investment.name}, {factor(fair.fair)}."
+        f"Alone {first} brings most{before}; over all orders in which they may be made it is"
+        f" {fair.investment.name} ({factor(fair.fair)})."
     )
 
 

@@ -127,12 +127,7 @@ def _overhead_beside(studies: Sequence[Study]) -> str:
             words.dominates(host, rest) if host and rest else "there are no experts to weigh overhead against"
         )
         found.setdefault(told, []).append(study.name)
-    return f"{'; '.join(f'In {_listed(names)} {told}' for told, names in found.items())}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    """*names* with an "and" before the last."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f"{'; '.join(f'In {parts.listed(names)} {told}' for told, names in found.items())}."
 
 
 def _shares(study: Study) -> dict[Component, float]:
@@ -174,8 +169,8 @@ def _levers(study: Study) -> list[Block]:
                 change(effect.worse_tok_s / base),
             )
         )
-    head = ["lever", "of step", "10 % better", "50 % better", "free", "tok/s, free", "Amdahl", "elasticity"]
-    caption = f"Change of throughput from {base:.1f} tok/s where a part is better, or takes no time at all."
+    head = ["better by", "of step", *words.DEGREE_NAMES.values(), "free, tok/s", "Amdahl", "elasticity"]
+    caption = f"Change of throughput from {base:.1f} tok/s where a part is 10 or 50 % better, or free."
     table = Table(caption, [*head, f"{WORSE - 1:.0%} worse".replace("%", " %")], rows, groups=_groups(levers))
     return [table, *map(Paragraph, words.overhead(study) + words.overlapped(study))]
 

@@ -36,6 +36,11 @@ def points(anchor: str, heading: str, lines: Sequence[str]) -> list[Section]:
     return [Section(anchor, heading, [Points(lines)])] if lines else []
 
 
+def listed(names: Sequence[str]) -> str:
+    """*names* with an "and" before the last."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def assumptions(assumed: Sequence[str]) -> list[Section]:
     """What somebody took for granted, in their own words."""
     return points("assumptions", "What is assumed", assumed)
