@@ -16,7 +16,7 @@ BAR_INCHES = 0.24
 FRAME_INCHES = 1.2
 GROUP = 0.8
 """Of the distance between two groups of bars that they fill."""
-KINDS = {"alone": "#7ea6d0", "on top of the others": "#c9702b", "fair share": "#2f6fb0"}
+KINDS = {"alone": "#6596c8", "on top of the others": "#c9702b", "fair share": "#2f6fb0"}
 MADE, BESIDE = "#2f6fb0", "#c9702b"
 ROOM = 1.18
 """Of the axis beyond the longest bar, for its label."""
@@ -35,6 +35,7 @@ def worths(found: Returns) -> Figure:
     flat = [each for value in values for each in value]
     plot.axvline(1, color=rcParams["axes.edgecolor"], linewidth=0.8)
     plot.set_xlim(min(1.0, *flat) - 0.05, 1 + ROOM * max(0.05, max(flat) - 1))
+    plot.spines["left"].set_visible(False)
     _finish(figure, plot, [worth.investment.name for worth in found.worths])
     plot.set_xlabel("throughput, times what it was", fontsize=9)
     return figure

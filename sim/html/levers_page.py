@@ -13,6 +13,7 @@ from sim.levers import words
 from sim.levers.kinds import WORSE, Degree, Group, Lever
 from sim.levers.pictures import tornado
 from sim.levers.played import RUNS, STEPS
+from sim.levers.report import MOST_IN_FULL, MOST_WITH_SHARES
 from sim.levers.study import Study
 from sim.levers.words import change
 
@@ -55,13 +56,20 @@ def _page_of_several(studies: Sequence[Study], changes: Sequence[str]) -> Page:
         about=[line for letter, study in named for line in words.head(study, f"{letter}: ")],
         answer=[_deciding_beside(studies), _overhead_beside(studies)],
         sections=[
-            Section("beside", "Side by side", _beside(studies)),
-            Section("choices", "Other choices, side by side", _choices(studies)),
+            *side_by_side(studies),
             *(_section_of(letter, study) for letter, study in named),
             parts.notes([words.LUCK_NOTE, *words.notes(studies)]),
             _provenance(studies, changes),
         ],
     )
+
+
+def side_by_side(studies: Sequence[Study]) -> list[Section]:
+    """What all scenarios have in common."""
+    return [
+        Section("beside", "Side by side", _beside(studies)),
+        Section("choices", "Other choices, side by side", _choices(studies)),
+    ]
 
 
 def _section_of(letter: str, study: Study) -> Section:
@@ -111,11 +119,11 @@ def _overhead(study: Study) -> str:
 
 
 def _deciding_beside(studies: Sequence[Study]) -> str:
-    found = (
+    found = [
         f"{_leading(study).value} in {study.name} ({_gain(study, _leading(study), Degree.FREE)} if free)"
         for study in studies
-    )
-    return f"What decides most is {', '.join(found)}."
+    ]
+    return f"What decides most is {parts.listed(found)}."
 
 
 def _overhead_beside(studies: Sequence[Study]) -> str:
@@ -186,45 +194,56 @@ def _groups(levers: Iterable[Lever | None]) -> dict[int, str]:
 def _beside(studies: Sequence[Study]) -> list[Block]:
     """The same levers of all scenarios."""
     levers = words.in_order(studies)
-    letters = ascii_uppercase[: len(studies)]
-    names = ["of step", *(words.DEGREE_NAMES[degree] for degree in Degree)]
-    head = ["lever", *(f"{letter} {name}" for letter in letters for name in names)]
+    shown, shares = _shown(len(studies))
+    names = [*(["of step"] if shares else []), *(words.DEGREE_NAMES[degree] for degree in shown)]
+    head = [
+        "better by",
+        *(f"{letter} {name}" for letter in ascii_uppercase[: len(studies)] for name in names),
+    ]
     rows = [
-        (lever.value, *(cell for study in studies for cell in _cells(study, lever)))
+        (lever.value, *(cell for study in studies for cell in _cells(study, lever, shown, shares)))
         for lever in levers
         if lever is not None
     ]
-    caption = "Share of the step, and change of throughput where a part is 10 % or 50 % better, or free."
+    caption = "Change of throughput where a part is 10 or 50 % better, or free, and its share of the step."
     return [Table(caption, head, rows, groups=_groups(levers))]
 
 
-def _cells(study: Study, lever: Lever) -> list[str]:
+def _shown(count: int) -> tuple[tuple[Degree, ...], bool]:
+    """The degrees, and whether the shares of a step, of so many scenarios that a page has room for."""
+    return tuple(Degree) if count <= MOST_IN_FULL else (Degree.FREE,), count <= MOST_WITH_SHARES
+
+
+def _cells(study: Study, lever: Lever, shown: Sequence[Degree], shares: bool) -> list[str]:
     effect = study.effect(lever)
     if effect is None:
-        return [""] * (1 + len(Degree))
-    return [words.share(effect), *(words.gain(study, effect, degree) for degree in Degree)]
+        return [""] * (shares + len(shown))
+    share = [words.share(effect)] if shares else []
+    return share + [words.gain(study, effect, degree) for degree in shown]
 
 
 def _choices(studies: Sequence[Study]) -> list[Block]:
     """Choices, each instead of what the scenario has, and those that cannot be made."""
-    several = len(studies) > 1
+    several, in_full = len(studies) > 1, len(studies) <= MOST_WITH_SHARES
     letters = ascii_uppercase[: len(studies)] if several else " "
-    head = ["instead", *(name for at in letters for name in (f"{at} tok/s".strip(), f"{at} change".strip()))]
-    rows = [_choice_row(studies, key) for key in words.choice_keys(studies)]
+    names = ["tok/s", "change"] if in_full else ["change"]
+    head = ["instead", *(f"{letter} {name}".strip() for letter in letters for name in names)]
+    rows = [_choice_row(studies, key, in_full) for key in words.choice_keys(studies)]
     caption = "One thing chosen otherwise, all else as it is, and how the step is launched then."
     table = Table(caption, [*head, "launch"], rows, words=[len(head)])
     left_out = [line for study in studies for line in words.impossible(study, several)]
     return [*([table] if rows else []), *map(Paragraph, left_out)]
 
 
-def _choice_row(studies: Sequence[Study], key: tuple[str, str]) -> tuple[str, ...]:
+def _choice_row(studies: Sequence[Study], key: tuple[str, str], in_full: bool) -> tuple[str, ...]:
     cells, notes = [], dict[str, None]()
     for study in studies:
         found = words.chosen(study, key)
         if found is None or found.tok_s is None:
-            cells += ["", ""]
+            cells += [""] * (1 + in_full)
             continue
-        cells += [f"{found.tok_s:.1f}", change(found.tok_s / study.base.tok_s)]
+        cells += [f"{found.tok_s:.1f}"] if in_full else []
+        cells += [change(found.tok_s / study.base.tok_s)]
         notes |= {found.note: None} if found.note else {}
     return (key[1], *cells, "; ".join(notes))
 

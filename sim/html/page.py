@@ -55,6 +55,11 @@ class Table:
         """True where it is shown a part at a time, so that what follows is not far away."""
         return len(self.rows) > MOST_AT_ONCE
 
+    @property
+    def is_crowded(self) -> bool:
+        """True where paper is too narrow for its columns as they are."""
+        return len(self.head) > MOST_ON_PAPER
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -76,6 +81,8 @@ class Folded:
 
 MOST_AT_ONCE = 24
 """Rows of a table that are shown without scrolling."""
+MOST_ON_PAPER = 9
+"""Columns of a table that are printed without breaking what is in them."""
 ENDINGS = (".html", ".htm")
 """Of a report's name."""
 Block = Paragraph | Heading | Points | Table | Picture | Folded

@@ -55,10 +55,14 @@ def _how_fast(answer: Answer) -> str:
             f"; at {low.mean_length:g} to {high.mean_length:g} tokens a step it would be"
             f" {low.throughput_tok_s.mean:.0f} to {high.throughput_tok_s.mean:.0f}"
         )
-    return (
-        f"{with_half_width(value)} tokens per second over {answer.summary.runs:,} runs, nine in ten of them"
-        f" between {value.p5:.0f} and {value.p95:.0f}{unknown}."
-    )
+    return f"{with_half_width(value)} tokens per second {_over(answer.summary)}{unknown}."
+
+
+def _over(summary: Summary) -> str:
+    if summary.runs == 1:
+        return "in one run"
+    value = summary.throughput_tok_s
+    return f"over {summary.runs:,} runs, nine in ten of them between {value.p5:.0f} and {value.p95:.0f}"
 
 
 def _why(summary: Summary) -> str:

@@ -54,12 +54,16 @@ def _how_sure(result: SweepResult) -> str:
     """The second sentence: what is as good, and whether the best lies inside of its axes."""
     if result.ranking is None:
         return "What went wrong stands below."
-    where = "; ".join(
-        f"{found.axis.name}: {report.where(found)}"
-        for found in neighbourhoods(result)
-        if len(found.axis.values) > 1
-    )
-    return f"{_equals(result)}{f' - {where}' if where else ''}."
+    numeric = [found for found in neighbourhoods(result) if found.axis.numeric and len(found.axis.values) > 1]
+    told = [
+        f"the optimum {word} along {parts.listed(names)}"
+        for word, names in (
+            ("is interior", [found.axis.name for found in numeric if found.below and found.above]),
+            ("is not interior", [found.axis.name for found in numeric if not (found.below and found.above)]),
+        )
+        if names
+    ]
+    return f"{'; '.join([_equals(result), *told])}."
 
 
 def _equals(result: SweepResult) -> str:
@@ -69,13 +73,13 @@ def _equals(result: SweepResult) -> str:
     if not others:
         return "It is the only cell that finished"
     if result.ranking.verdicts[result.ranking.best].half_width_tok_s is None:
-        return f"There are too few runs to tell it from the {others:,} others"
+        return "There are too few runs to say which cells are distinguishable from it"
     equal = len(result.ranking.not_distinguishable)
     near = sum(result.near(index) for index in result.results) - 1
-    return (
-        f"Of the {others:,} other cells {equal or 'none'} cannot be told from it, and"
-        f" {near or 'none'} {'are' if near > 1 else 'is'} within 1 %"
-    )
+    close = f", {near:,} of them within 1 % of it" if near else ""
+    if not equal:
+        return f"Every other cell of those that finished, {others:,}, is distinguishably slower{close}"
+    return f"Of the {others:,} other cells that finished {equal:,} cannot be told from it{close}"
 
 
 def _several(result: SweepResult) -> list[int]:
@@ -184,7 +188,7 @@ def _cells(result: SweepResult) -> list[Section]:
         "±",
         "step, ms",
         "tokens a step",
-        "can be told from the best",
+        "slower?",
     ]
     rows = [_row(result, place, index) for place, index in enumerate(ordered[:MOST_CELLS], 1)]
     left_out = (
