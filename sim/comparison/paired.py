@@ -167,8 +167,8 @@ def _parts(a: Runs, b: Runs, certainty: Certainty) -> tuple[Part, ...]:
 
 def logarithmic_mean(a: Array, b: Array) -> Array:
     """(b - a) / log(b / a), and a where the two are the same."""
-    change = (b - a) / a
-    return np.divide(b - a, np.log1p(change), out=a.copy(), where=change != 0)
+    low, apart = np.minimum(a, b), np.abs(b - a)
+    return np.divide(apart, np.log1p(apart / low), out=low.copy(), where=apart > 0)
 
 
 def _correlation(a: Array, b: Array) -> float | None:

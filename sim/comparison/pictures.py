@@ -57,7 +57,7 @@ def bars(found: Pair) -> list[Bar]:
             continue
         shown.append(Bar(part.component.value, at, ms))
         at += ms
-    return [*shown, *([Bar("all others", at, rest)] if rest else [])]
+    return [*shown, *([Bar("all others", at, rest)] if abs(rest) > least / 4 else [])]
 
 
 def waterfall(study: Study, letter: str, other: Against) -> Figure:
@@ -78,7 +78,7 @@ def waterfall(study: Study, letter: str, other: Against) -> Figure:
     plot.set_ylim(last + 0.5, -0.5)
     plot.set_xlim(0, 1.16 * reach)
     plot.set_xlabel("ms on the critical path of a mean step", fontsize=9)
-    _title(figure, f"From A's step to {letter}'s: {_product(letter, found)}")
+    _title(figure, f"From A's step to {letter}'s: {_product(found)}")
     return figure
 
 
@@ -91,13 +91,13 @@ def _difference(plot: Axes, row: int, bar: Bar, reach: float) -> None:
         plot.plot([at, at], [first + THICKNESS / 2, first + 1 - THICKNESS / 2], color="0.55", linewidth=0.6)
 
 
-def _product(letter: str, found: Pair) -> str:
+def _product(found: Pair) -> str:
     """How step time and acceptance length make the ratio of throughputs."""
     step, length, throughput = (
         times(quantity.ratio)
         for quantity in (found.step_time_ms, found.acceptance_length, found.throughput_tok_s)
     )
-    return f"step time x{step}, acceptance length x{length}, {letter}'s throughput x{throughput}"
+    return f"step time x{step}, acceptance length x{length}, throughput x{throughput}"
 
 
 def ratio(study: Study, letter: str, other: Against) -> Figure:

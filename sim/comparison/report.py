@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -124,10 +124,12 @@ def _section(study: Study, letter: str, other: Against) -> list[RenderableType]:
 
 
 def _table(*columns: str) -> Table:
+    """A table of figures; columns without a name hold words."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(Text(columns[0]), no_wrap=True)
     for name in columns[1:]:
-        table.add_column(Text(name, justify="right"), justify="right", no_wrap=True)
+        side: Literal["left", "right"] = "right" if name else "left"
+        table.add_column(Text(name, justify=side), justify=side, no_wrap=True)
     return table
 
 
@@ -221,7 +223,8 @@ def _luck_lines(study: Study, letter: str, other: Against) -> Iterator[str]:
     if study.pairing is Pairing.INDEPENDENT:
         return
     if other.pair.correlation is not None:
-        yield f"Run by run, the throughputs of A and {letter} have a correlation of {other.pair.correlation:.2f}."
+        correlation = f"{other.pair.correlation:.2f}"
+        yield f"Run by run, the throughputs of A and {letter} have a correlation of {correlation}."
     if other.other_luck:
         widths = ", ".join(
             f"{stream.value} {study.first.luck_widths[stream]} and {other.side.luck_widths[stream]}"
