@@ -23,7 +23,7 @@ PRESENTATION = frozenset(
     }
 )
 """Sources that show numbers and make none: changing them leaves stored results valid."""
-BESIDE = frozenset({"hardware", "html", "levers", "logs", "tracing", "trees", "validation"})
+BESIDE = frozenset({"comparison", "hardware", "html", "levers", "logs", "tracing", "trees", "validation"})
 """Packages that no simulation uses."""
 LIBRARIES = ("numba", "numpy", "scipy", "simpy")
 """Libraries whose versions may change numbers in the last digit, or all of them."""
