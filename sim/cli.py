@@ -573,6 +573,7 @@ def compare(
         ),
     ] = False,
     no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Leave the pictures out.")] = False,
+    html: HtmlOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -586,6 +587,7 @@ def compare(
     from sim.comparison import pictures, report
     from sim.comparison.intervals import Pairing
     from sim.comparison.study import Task, entrants
+    from sim.html import compare_page
     from sim.uncertainty.total import DRAWS
 
     if not 2 <= len(scenarios) <= report.MOST_SCENARIOS:
@@ -599,6 +601,7 @@ def compare(
     parent = out or Path("results/changed/compare" if changed else "results/compare")
     folder = parent / "-".join(side.name for side in sides)
     files.prepare(folder)
+    _prepare_page(html)
     try:
         task = Task(sides, pairing, 0 if no_uncertainty else DRAWS, tuple(said))
         with _progress(task.size, quiet or as_json, "runs and draws") as advance:
@@ -609,11 +612,13 @@ def compare(
     text = report.lines(study)
     names = report.write(study, text, folder)
     names += [] if no_pictures else pictures.write(study, folder)
+    _write_page(lambda: compare_page.page(study), html)
     if as_json:
         print(files.as_json(report.as_object(study)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
+        _tell_of_page(html)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sim.graph import Component
-from sim.pictures import COMPONENT_COLOURS
+from sim.pictures import COMPONENT_COLOURS, WHOLE_COLOUR
 
 WIDTH = 7.2
 BAR_HEIGHT = 0.27
@@ -18,7 +18,6 @@ LEAST_SHARE = 0.0005
 """Components below it are one bar together."""
 THICKNESS = 0.72
 REST_COLOUR = "0.6"
-WHOLE_COLOUR = "0.35"
 
 
 class Bar(NamedTuple):

@@ -20,8 +20,7 @@ WIDTH = 7.2
 BAR_HEIGHT = 0.27
 """Inches for a component."""
 THICKNESS = 0.72
-SHORTER, LONGER = (matplotlib.colormaps[pictures.COLOURS](at) for at in (0.15, 0.9))
-WHOLE_COLOUR = "0.35"
+SHORTER, LONGER = pictures.BETTER, pictures.WORSE
 LEAST_SHARE = 0.002
 """Of the longer step: differences below it are one bar together."""
 
@@ -69,7 +68,7 @@ def waterfall(study: Study, letter: str, other: Against) -> Figure:
     names = [f"A  {study.first.entrant.name}", *(bar.name for bar in shown), f"{letter}  {_name(other)}"]
     last, reach = len(shown) + 1, max([step.a, step.b, *(bar.begin_ms + bar.ms for bar in shown)])
     for row, ms in ((0, step.a), (last, step.b)):
-        plot.barh(row, ms, color=WHOLE_COLOUR, height=THICKNESS)
+        plot.barh(row, ms, color=pictures.WHOLE_COLOUR, height=THICKNESS)
         plot.text(ms + reach / 100, row, f"{ms:.2f} ms", va="center", fontsize=8)
     for row, bar in enumerate(shown, 1):
         _difference(plot, row, bar, reach)
@@ -107,7 +106,7 @@ def ratio(study: Study, letter: str, other: Against) -> Figure:
     for label, found, style, colour in _curves(other):
         if len(found.ratios):
             plot.ecdf(found.ratios, label=label, linestyle=style, color=colour, linewidth=1.6)
-    plot.axvline(1, color="0.2", linewidth=0.8)
+    plot.axvline(1, color=matplotlib.rcParams["axes.edgecolor"], linewidth=0.8)
     plot.annotate("as fast as A", (1, 1), xytext=(3, -2), textcoords="offset points", va="top", fontsize=8)
     plot.set_xscale("log")
     plot.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -122,10 +121,10 @@ def ratio(study: Study, letter: str, other: Against) -> Figure:
 
 
 def _curves(other: Against) -> Iterator[tuple[str, Odds, str, str]]:
-    yield "luck of the runs alone", other.pair.luck, "--", "#e8801c"
+    yield "luck of the runs alone", other.pair.luck, "--", pictures.WORSE
     if other.unknown is not None:
-        yield "what is not known alone", other.unknown.without_luck, "-", "#1f5fa8"
-        yield "both", other.unknown.with_luck, ":", "0.3"
+        yield "what is not known alone", other.unknown.without_luck, "-", pictures.BETTER
+        yield "both", other.unknown.with_luck, ":", matplotlib.rcParams["text.color"]
 
 
 def _name(other: Against) -> str:

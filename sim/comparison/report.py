@@ -41,16 +41,17 @@ WORDS = {
 
 def lines(study: Study) -> list[str]:
     """The whole report."""
-    parts: list[RenderableType] = [Text(line) for line in _head(study)]
+    parts: list[RenderableType] = [Text(line) for line in head(study)]
     for letter, other in zip(LETTERS[1:], study.others, strict=False):
         parts += [Text(), Text(answer(study, letter, other))]
     for letter, other in zip(LETTERS[1:], study.others, strict=False):
         parts += _section(study, letter, other)
-    parts += [Text(), *(Text(line) for line in _notes(study))]
+    parts += [Text(), *(Text(line) for line in notes(study))]
     return render(parts)
 
 
-def _head(study: Study) -> Iterator[str]:
+def head(study: Study) -> Iterator[str]:
+    """Each scenario with its letter, and what was changed and played."""
     for letter, side in zip(LETTERS, study.sides, strict=False):
         setup = side.entrant.setup
         machine = setup.machine
@@ -74,10 +75,11 @@ def played_line(study: Study) -> str:
 
 def answer(study: Study, letter: str, other: Against) -> str:
     """Two sentences: how much faster, and whether what is not known could turn it round."""
-    return f"{_luck_sentence(study, letter, other.pair)} {_unknown_sentence(study, other)}"
+    return f"{luck_sentence(study, letter, other.pair)} {unknown_sentence(study, other)}"
 
 
-def _luck_sentence(study: Study, letter: str, found: Pair) -> str:
+def luck_sentence(study: Study, letter: str, found: Pair) -> str:
+    """How many times as fast, and how sure by the luck of the runs."""
     if found.verdict is Verdict.IDENTICAL:
         return f"{letter} is not distinguishable from A: identical, the same nanoseconds in every run."
     ratio, interval = found.throughput_tok_s.ratio, found.throughput_tok_s.ratio_interval
@@ -88,7 +90,8 @@ def _luck_sentence(study: Study, letter: str, found: Pair) -> str:
     return f"{letter} {WORDS[found.verdict]} {times(ratio)} times as fast ({how})."
 
 
-def _unknown_sentence(study: Study, other: Against) -> str:
+def unknown_sentence(study: Study, other: Against) -> str:
+    """Whether what is not known could turn it round."""
     if not study.draws:
         return "What is not known was not drawn."
     if other.unknown is None:
@@ -111,16 +114,16 @@ def _section(study: Study, letter: str, other: Against) -> list[RenderableType]:
     parts: list[RenderableType] = [
         Text(),
         Text(f"{letter} against A: {name} against {study.first.entrant.name}"),
-        _quantities(letter, found),
+        quantities(letter, found),
         Text(),
-        _parts(letter, found),
+        components(letter, found),
         Text(),
-        _odds(study, letter, other),
-        *(Text(line) for line in _unknown_lines(letter, other.unknown)),
-        *(Text(line) for line in _luck_lines(study, letter, other)),
+        chances(study, letter, other),
+        *(Text(line) for line in unknown_lines(letter, other.unknown)),
+        *(Text(line) for line in luck_lines(study, letter, other)),
         Text(),
     ]
-    return [*parts, *_differences(letter, other)]
+    return [*parts, *key_differences(letter, other)]
 
 
 def _table(*columns: str) -> Table:
@@ -133,7 +136,8 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _quantities(letter: str, found: Pair) -> Table:
+def quantities(letter: str, found: Pair) -> Table:
+    """Throughput, step time and acceptance length of both."""
     table = _table("", "A", letter, f"{letter} - A", f"{letter} / A", "")
     for name, quantity in quantity_rows(found):
         interval = quantity.ratio_interval
@@ -157,7 +161,7 @@ def quantity_rows(found: Pair) -> list[tuple[str, Quantity]]:
     ]
 
 
-def _parts(letter: str, found: Pair) -> Table:
+def components(letter: str, found: Pair) -> Table:
     """Where the difference arises: the critical path, and what each part does to throughput."""
     table = _table("critical path of a step, ms", "A", letter, f"{letter} - A", "x tok/s", "")
     for part in found.parts:
@@ -189,7 +193,8 @@ def _part_note(part: Part) -> str:
     return "not distinguishable" if found.half_width else "the same"
 
 
-def _odds(study: Study, letter: str, other: Against) -> Table:
+def chances(study: Study, letter: str, other: Against) -> Table:
+    """How many times as fast, and how often faster, by luck and by what is not known."""
     table = _table(f"{letter} / A, tok/s", "P5", "P50", "P95", f"{letter} faster in", "")
     runs = OVER[study.pairing]
     table.add_row(f"luck alone: {other.pair.luck.count} {runs}", *_odds_cells(other.pair.luck))
@@ -205,7 +210,8 @@ def _odds_cells(found: Odds) -> list[str]:
     return [*quantiles, percent(found.faster), f"({_shares(found)})"]
 
 
-def _unknown_lines(letter: str, found: Unknown | None) -> Iterator[str]:
+def unknown_lines(letter: str, found: Unknown | None) -> Iterator[str]:
+    """What of the unknowns both sides share, and where nothing could be decoded."""
     if found is None:
         return
     shared, of_a, of_b = len(found.shared), len(found.only_a), len(found.only_b)
@@ -218,7 +224,7 @@ def _unknown_lines(letter: str, found: Unknown | None) -> Iterator[str]:
         yield f"In {stuck} draws one side or both have no room for a request; no ratio counts them."
 
 
-def _luck_lines(study: Study, letter: str, other: Against) -> Iterator[str]:
+def luck_lines(study: Study, letter: str, other: Against) -> Iterator[str]:
     """How much luck the runs have in common."""
     if study.pairing is Pairing.INDEPENDENT:
         return
@@ -236,7 +242,7 @@ def _luck_lines(study: Study, letter: str, other: Against) -> Iterator[str]:
         )
 
 
-def _differences(letter: str, other: Against) -> list[RenderableType]:
+def key_differences(letter: str, other: Against) -> list[RenderableType]:
     """The keys in which the two scenarios differ."""
     if not other.differences:
         return [Text(f"A and {letter} agree in every key that is simulated.")]
@@ -245,16 +251,17 @@ def _differences(letter: str, other: Against) -> list[RenderableType]:
     for name in (f"They differ in {keys}", "A", letter):
         table.add_column(Text(name), overflow="fold")
     for each in other.differences:
-        table.add_row(Text(each.key), Text(_value(each.a)), Text(_value(each.b)))
+        table.add_row(Text(each.key), Text(shown(each.a)), Text(shown(each.b)))
     return [table]
 
 
-def _value(value: object) -> str:
+def shown(value: object) -> str:
     """A scenario's value; a dash where it has none."""
     return "-" if value is None else str(value)
 
 
-def _notes(study: Study) -> Iterator[str]:
+def notes(study: Study) -> Iterator[str]:
+    """What a reader must know about all numbers."""
     together = "" if len(study.others) == 1 else " for all comparisons together"
     yield (
         f"+- and brackets: {_level()}{together}; of components for all rows together. The ratio is the"

@@ -10,14 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sim.levers.investments import Held, Return, Returns
+from sim.pictures import BETTER, SLIGHTLY_BETTER, WORSE
 
 WIDTH = 7.2
 BAR_INCHES = 0.24
 FRAME_INCHES = 1.2
 GROUP = 0.8
 """Of the distance between two groups of bars that they fill."""
-KINDS = {"alone": "#6596c8", "on top of the others": "#c9702b", "fair share": "#2f6fb0"}
-MADE, BESIDE = "#2f6fb0", "#c9702b"
+KINDS = {"alone": SLIGHTLY_BETTER, "on top of the others": WORSE, "fair share": BETTER}
+MADE, BESIDE = BETTER, WORSE
 ROOM = 1.18
 """Of the axis beyond the longest bar, for its label."""
 

@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import rich.table
+
 from sim import __version__, digests, files, waterfall
 from sim.graph import Component
 from sim.html.page import Folded, Picture, Points, Section, Table
@@ -29,6 +31,14 @@ def step(step_ms: float, shares: Mapping[Component, float], name: str = "waterfa
         Picture(picture, "What held the step up at every moment, in the mean over all steps."),
         Table("The same in numbers.", ["component", "ms", "share"], rows),
     ]
+
+
+def from_terminal(
+    shown: rich.table.Table, caption: str, head: Sequence[str], words: Sequence[int] = ()
+) -> Table:
+    """A table of a terminal report, under a *head* that names every column."""
+    columns = [[str(cell) for cell in column.cells] for column in shown.columns]
+    return Table(caption, head, list(zip(*columns, strict=True)), words=words)
 
 
 def points(anchor: str, heading: str, lines: Sequence[str]) -> list[Section]:

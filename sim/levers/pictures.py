@@ -20,8 +20,6 @@ BAR_INCHES = 0.27
 FRAME_INCHES = 2.6
 MARGIN = 1.3
 """Of the axis beyond the longest bar, for its label."""
-WORSE, BETTER, TENTH = "#c9702b", "#2f6fb0", "#6596c8"
-"""They stand out from white paper and from a dark page, and from one another in grey."""
 
 
 class Bar(NamedTuple):
@@ -89,11 +87,11 @@ def _choices(study: Study) -> list[Bar]:
 
 def _draw(axes: Axes, bars: list[Bar]) -> None:
     for at, bar in enumerate(bars):
-        axes.barh(at, bar.better, height=0.7, color=BETTER)
+        axes.barh(at, bar.better, height=0.7, color=pictures.BETTER)
         if bar.tenth is not None:
-            axes.barh(at, bar.tenth, height=0.7, color=TENTH)
+            axes.barh(at, bar.tenth, height=0.7, color=pictures.SLIGHTLY_BETTER)
         if bar.worse is not None:
-            axes.barh(at, bar.worse, height=0.7, color=WORSE)
+            axes.barh(at, bar.worse, height=0.7, color=pictures.WORSE)
         side = 1 if bar.better >= 0 else -1
         text = change(1 + bar.better) + ("" if bar.free is None else f"; free {change(1 + bar.free)}")
         axes.annotate(
@@ -111,6 +109,10 @@ def _draw(axes: Axes, bars: list[Bar]) -> None:
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    labels = {"50 % worse": WORSE, "10 % better": TENTH, "50 % better; below: instead": BETTER}
+    labels = {
+        "50 % worse": pictures.WORSE,
+        "10 % better": pictures.SLIGHTLY_BETTER,
+        "50 % better; below: instead": pictures.BETTER,
+    }
     handles = [axes.barh(0, 0, color=colour, label=name) for name, colour in labels.items()]
     figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=8, frameon=False)

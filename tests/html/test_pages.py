@@ -15,9 +15,9 @@ import browser
 import pytest
 from pages import NASTY, NASTY_PAGES, PAGES, html, page
 
-from sim.html import investment_figures, parts
+from sim import pictures
+from sim.html import parts
 from sim.html.page import MOST_AT_ONCE, Folded, Page, Paragraph, Picture, Points, Section, Table, render
-from sim.levers import pictures
 
 any_page = pytest.mark.parametrize("name", PAGES)
 SCREENS = [(width, "", "light") for width in (320, 390, 1280)]
@@ -218,8 +218,7 @@ def test_text_stands_out_from_what_lies_behind_it(scheme: int, behind: str, text
 
 @pytest.mark.parametrize("behind", ["#ffffff", DARK])
 def test_bars_stand_out_from_light_and_dark_pages(behind: str) -> None:
-    bars = [*investment_figures.KINDS.values(), investment_figures.MADE, investment_figures.BESIDE]
-    bars += [pictures.WORSE, pictures.BETTER, pictures.TENTH]
+    bars = (pictures.BETTER, pictures.SLIGHTLY_BETTER, pictures.WORSE, pictures.WHOLE_COLOUR)
     assert min(contrast(bar, behind) for bar in bars) >= LEAST_CONTRAST_OF_BARS
 
 
