@@ -107,7 +107,7 @@ def _step(study: Study, letter: str, other: Against) -> list[Block]:
         f"Waterfall from A's step to {letter}'s",
         f"{step.a:.2f} to {step.b:.2f} ms: {said}",
     )
-    head = ["critical path, ms", "A", letter, f"{letter} - A", "x tok/s", "to be known"]
+    head = ["critical path, ms", "A", letter, f"{letter} - A", "x tok/s", "remark"]
     caption = (
         "The critical path of a mean step, and what each row alone does to throughput; the factors multiply."
     )

@@ -6,12 +6,13 @@ anything is therefore a function that returns a Page.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ MOST_ON_PAPER = 9
 """Columns of a table that are printed without breaking what is in them."""
 ENDINGS = (".html", ".htm")
 """Of a report's name."""
+_JOINT = re.compile(r"([._])(?=\w)")
 Block = Paragraph | Heading | Points | Table | Picture | Folded
 
 
@@ -118,7 +120,13 @@ def render(page: Page) -> str:
         keep_trailing_newline=True,
         finalize=_typeset,
     )
+    environment.filters["breakable"] = _breakable
     return environment.get_template("page.html").render(page=page)
+
+
+def _breakable(name: str) -> Markup:
+    """*name* that may go on in a new line behind a dot or an underscore, as keys do on a narrow screen."""
+    return Markup(_JOINT.sub(r"\1<wbr>", escape(_typeset(name))))
 
 
 def _typeset(value: object) -> object:

@@ -7,11 +7,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from pages import ASSUMED, RUNS, answered, html, page, returns, study, swept
+from pages import ASSUMED, RUNS, answered, compared, html, page, returns, study, swept
 from sweeps import plan_of, result_with
 
 from sim.answer import answer
 from sim.choices import EngineName
+from sim.comparison.report import times
 from sim.html import levers_page, run_page, sweep_page
 from sim.html.page import Page, Picture, Points, Section, Table, render
 from sim.levers.kinds import Degree, Group, Lever
@@ -241,3 +242,40 @@ def test_cells_that_failed_are_listed_with_why() -> None:
         assert isinstance(points, Points)
         assert "cell 1 fell over" in points.items[-1] or "cell 4 fell over" in points.items[-1]
     assert page("sweep, nothing finished").answer[0] == "No cell of 2 finished."
+
+
+# --- a comparison -----------------------------------------------------------------------------------------
+
+
+def test_a_comparison_says_how_many_times_as_fast_and_how_sure() -> None:
+    (other,) = compared("As it is?", "In another engine?").others
+    first, second = page("compare").answer
+    assert first.startswith(f"B is faster than A: {times(other.pair.throughput_tok_s.ratio)} times as fast (")
+    assert "With everything drawn that is not known" in second
+    assert page("compare").question == "How much faster than scenario_0 is scenario_1?"
+    assert "was not drawn" in page("compare, three").answer[1]
+    assert "identical" in page("compare, itself").answer[0]
+
+
+def test_the_way_from_one_step_to_the_other_is_told_component_by_component() -> None:
+    (other,) = compared("As it is?", "In another engine?").others
+    (table,) = tables(page("compare"), "step")
+    shown = {row[0]: row for row in table.rows}
+    for part in other.pair.parts:
+        assert shown[part.component.value][1:3] == (f"{part.a_ms:.3f}", f"{part.b_ms:.3f}")
+        assert f"{part.component.value} {part.a_ms:.3f} to {part.b_ms:.3f} ms" in described(page("compare"))
+
+
+def test_keys_that_differ_are_told_or_that_none_does() -> None:
+    (table,) = tables(page("compare"), "keys")
+    assert {row[0]: row[1:] for row in table.rows} == {
+        "stack": ("sglang", "native"),
+        "tree.builder": ("host", "gpu"),
+    }
+    assert "A and B agree in every key that is simulated." in html("compare, itself")
+
+
+def test_what_several_scenarios_assume_is_told_once() -> None:
+    (points,) = section(page("compare"), "assumptions").blocks
+    assert points == Points([f"A, B: {ASSUMED}"])
+    assert {"against-B", "against-C"} < set(anchors(page("compare, three")))

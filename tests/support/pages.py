@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 from builders import small_setup
 from sweeps import plan_of, result_with
 
 from sim.answer import Answer, answer
-from sim.html import investments_page, levers_page, parts, run_page, sweep_page
+from sim.comparison.study import Entrant, Task
+from sim.comparison.study import Study as Comparison
+from sim.html import compare_page, investments_page, levers_page, parts, run_page, sweep_page
 from sim.html.page import Page, render
 from sim.levers.alternatives import Alternative, Choice
 from sim.levers.drivers import Driver, Drivers
@@ -147,6 +150,27 @@ def swept(
     return replace(result, errors={index: f"{question} {error}" for index, error in result.errors.items()})
 
 
+@cache
+def compared(*questions: str, draws: int = 8) -> Comparison:
+    """Small scenarios that ask *questions*, each with another engine or tree, against the first."""
+    changes = [(), ("stack=native", "tree.builder=gpu"), ("tree.budget=4",)]
+    sides = tuple(
+        Entrant(
+            question if question == NASTY else f"scenario_{at}",
+            Path("nowhere.yaml"),
+            _saying(small_setup("runs=6", *changes[at]), question=question, assumptions=(ASSUMED,)),
+        )
+        for at, question in enumerate(questions)
+    )
+    return Task(sides, draws=draws, changes=(NASTY,) if NASTY in questions else ()).done()
+
+
+def compared_with_itself() -> Comparison:
+    """A small scenario against itself."""
+    entrant = Entrant("itself", Path("nowhere.yaml"), small_setup("runs=6"))
+    return Task((entrant, entrant)).done()
+
+
 GRID = ("tree.budget=4,6,8,10,12,14", "drafter.block=6,7,8,9,10", "gpus=4,8")
 PAGES: dict[str, Callable[[], Page]] = {
     **{name: lambda name=name: run_page.page(answered(name)) for name in RUNS},
@@ -154,6 +178,9 @@ PAGES: dict[str, Callable[[], Page]] = {
     "levers, one rank": lambda: levers_page.page([study("alone", "gpus=1")], []),
     "levers, side by side": lambda: levers_page.page([study("small"), study("plain", "tree.budget=0")], []),
     "levers, six": _tables_of_six,
+    "compare": lambda: compare_page.page(compared("As it is?", "In another engine?")),
+    "compare, three": lambda: compare_page.page(compared("As it is?", "Native?", "Smaller?", draws=0)),
+    "compare, itself": lambda: compare_page.page(compared_with_itself()),
     "investments": lambda: investments_page.page(returns()),
     "sweep": lambda: sweep_page.page(swept(*GRID, missing=(3, 4))),
     "sweep, one axis": lambda: sweep_page.page(swept("tree.budget=5..34")),
@@ -164,6 +191,7 @@ NASTY_PAGES: dict[str, Callable[[], Page]] = {
     "run": lambda: run_page.page(_nasty_answer()),
     "levers": lambda: levers_page.page([study(NASTY, question=NASTY)], [NASTY]),
     "levers, side by side": lambda: levers_page.page([study(NASTY, question=NASTY), study("small")], [NASTY]),
+    "compare": lambda: compare_page.page(compared(NASTY, NASTY, draws=0)),
     "investments": lambda: investments_page.page(returns(NASTY, NASTY)),
     "sweep": lambda: sweep_page.page(swept("tree.budget=4,8", missing=(1,), question=NASTY)),
 }
