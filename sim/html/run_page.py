@@ -10,14 +10,17 @@ from sim.answer import Answer, Comparison
 from sim.html import figures, parts
 from sim.html.page import Page, Paragraph, Picture, Section, Table
 from sim.html.svg import inline
+from sim.levers.words import value
 from sim.op_steps import OpStep, op_steps
 from sim.output import StepCost, step_costs
 from sim.report import number, percent, with_half_width
 from sim.simulate import Simulation
 from sim.statistics import Summary
+from sim.uncertainty.total import Swing
 
 MOST_COSTS = 12
 """Rows of the table of figures: those that move the step most."""
+MOST_SWINGS = 12
 MOST_LENGTHS = 32
 LEADING = 2
 """Components that the answer names."""
@@ -37,6 +40,7 @@ def page(answer: Answer) -> Page:
             _breakdown(answer.summary),
             _lanes(answer),
             _accepted(answer.summary),
+            *_not_known(answer),
             _figures(answer),
             *parts.assumptions(answer.setup.scenario.assumptions),
             parts.notes(report.reading_notes(answer) + report.played_notes(answer)),
@@ -47,15 +51,22 @@ def page(answer: Answer) -> Page:
 
 def _how_fast(answer: Answer) -> str:
     """The first sentence: throughput, its luck, and what is not known about it."""
-    value, ends = answer.summary.throughput_tok_s, answer.range_ends
-    unknown = ""
-    if ends:
-        low, high = ends[0], ends[-1]
-        unknown = (
-            f"; at {low.mean_length:g} to {high.mean_length:g} tokens a step it would be"
-            f" {low.throughput_tok_s.mean:.0f} to {high.throughput_tok_s.mean:.0f}"
-        )
-    return f"{with_half_width(value)} tokens per second {_over(answer.summary)}{unknown}."
+    value = answer.summary.throughput_tok_s
+    return f"{with_half_width(value)} tokens per second {_over(answer.summary)}{_unknown(answer)}."
+
+
+def _unknown(answer: Answer) -> str:
+    """What becomes of it where what is not known is drawn, or where the mean length is at its ends."""
+    if answer.total is not None:
+        band = answer.total.throughput_tok_s
+        return f"; with everything drawn that is not known between {band.p5:.0f} and {band.p95:.0f}"
+    if not answer.range_ends:
+        return ""
+    low, high = answer.range_ends[0], answer.range_ends[-1]
+    return (
+        f"; at {low.mean_length:g} to {high.mean_length:g} tokens a step it would be"
+        f" {low.throughput_tok_s.mean:.0f} to {high.throughput_tok_s.mean:.0f}"
+    )
 
 
 def _over(summary: Summary) -> str:
@@ -95,10 +106,10 @@ def _throughput(answer: Answer) -> Section:
         "How fast, and how much of it is luck",
         [
             Picture(picture, f"Throughput of {summary.runs:,} independent runs."),
-            Table(
+            parts.from_terminal(
+                report.quantities(summary, answer.total),
                 "Means with their 95 % intervals, and quantiles.",
                 ["quantity", *report.QUANTILES, "unit"],
-                report.quantity_rows(summary),
                 words=[5],
             ),
             *words,
@@ -204,6 +215,31 @@ def _accepted(summary: Summary) -> Section:
         rows = [(str(length), percent(share)) for length, share in enumerate(shares, 1)]
         blocks.append(Table("Share of steps by tokens landed.", ["tokens", "steps"], rows))
     return Section("acceptance", "Tokens a step", blocks)
+
+
+def _not_known(answer: Answer) -> list[Section]:
+    """What moves throughput of all that is not known, the most first, with where it comes from."""
+    if answer.total is None:
+        return []
+    found = answer.total
+    shown = found.swings[:MOST_SWINGS]
+    caption = (
+        f"{found.parameters} parameters are not known exactly, {len(found.swings)} of them move throughput"
+        f" alone; the {len(shown)} that move it most, each from its P5 to its P95, the others at their best."
+    )
+    head = ["not known", "P5", "tok/s there", "P95", "tok/s there", "source"]
+    rows = [_swing_row(swing) for swing in shown]
+    table = Table(caption, head, rows, words=[1, 3, 5])
+    return [Section("unknown", "What is not known, by how much it moves the answer", [table])] if rows else []
+
+
+def _swing_row(swing: Swing) -> tuple[str, ...]:
+    ends = zip(swing.values, swing.tok_s, strict=True)
+    return (
+        swing.name,
+        *(cell for drawn, tok_s in ends for cell in (value(drawn), number(tok_s))),
+        swing.basis,
+    )
 
 
 def _figures(answer: Answer) -> Section:

@@ -72,6 +72,18 @@ def test_figures_come_in_the_order_in_which_they_move_the_step() -> None:
     assert all(row[6] for row in table.rows)
 
 
+def test_what_is_not_known_comes_in_the_order_in_which_it_moves_the_answer() -> None:
+    total = answered("run, not known").total
+    assert total is not None
+    band = total.throughput_tok_s
+    assert f"not known between {band.p5:.0f} and {band.p95:.0f}." in page("run, not known").answer[0]
+    (table,) = tables(page("run, not known"), "unknown")
+    assert [row[0] for row in table.rows] == [swing.name for swing in total.swings[:12]]
+    assert [row[-1] for row in table.rows] == [swing.basis for swing in total.swings[:12]]
+    assert "all drawn" in html("run, not known")
+    assert "unknown" not in anchors(page("run"))
+
+
 def test_the_timeline_is_of_the_step_nearest_to_the_median() -> None:
     found = answered("run")
     step = run_page.middling_step(found)
