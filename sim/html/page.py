@@ -126,7 +126,7 @@ def render(page: Page) -> str:
 
 def _breakable(name: str) -> Markup:
     """*name* that may go on in a new line behind a dot or an underscore, as keys do on a narrow screen."""
-    return Markup(_JOINT.sub(r"\1<wbr>", escape(_typeset(name))))
+    return Markup(_JOINT.sub(r"\1<wbr>", str(escape(_typeset(name)))))
 
 
 def _typeset(value: object) -> object:

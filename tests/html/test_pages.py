@@ -138,6 +138,18 @@ def test_whatever_may_scroll_is_reached_by_keyboard_and_has_a_name(name: str) ->
 
 
 @any_page
+def test_no_markup_is_shown_as_text(name: str) -> None:
+    assert not [word for word in elements(name).words if re.search(r"</?[a-z]|&[a-z]+;", word)]
+
+
+def test_names_may_break_behind_their_dots_and_underscores() -> None:
+    table = Table("Names.", ["name"], [["a.b_c"], ["1.5 is <no> name"]])
+    shown = render(Page("?", [], [], [Section("a", "A", [table])]))
+    assert "a.<wbr>b_<wbr>c" in shown
+    assert "1.<wbr>5 is &lt;no&gt; name" in shown
+
+
+@any_page
 def test_headings_follow_one_another(name: str) -> None:
     levels = [int(tag[1]) for tag, _ in elements(name).found if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1
