@@ -599,7 +599,7 @@ def compare(
     said = [*(set_ or []), *(f"{key}={value}" for key, value, _ in changes)]
     changed = bool(said) or independent
     parent = out or Path("results/changed/compare" if changed else "results/compare")
-    folder = parent / "-".join(side.name for side in sides)
+    folder = parent / "-".join(side.path.stem for side in sides)
     files.prepare(folder)
     _prepare_page(html)
     try:

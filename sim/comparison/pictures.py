@@ -108,10 +108,9 @@ def ratio(study: Study, letter: str, other: Against) -> Figure:
             plot.ecdf(found.ratios, label=label, linestyle=style, color=colour, linewidth=1.6)
     plot.axvline(1, color=matplotlib.rcParams["axes.edgecolor"], linewidth=0.8)
     plot.annotate("as fast as A", (1, 1), xytext=(3, -2), textcoords="offset points", va="top", fontsize=8)
-    plot.set_xscale("log")
-    plot.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    plot.xaxis.set_minor_formatter(lambda value, _: f"{value:.2g}")
-    plot.tick_params(axis="x", which="both", labelsize=8)
+    if all(bool((found.ratios == 1).all()) for _, found, *_ in _curves(other)):
+        plot.set_xlim(0.9, 1.1)
+    plot.ticklabel_format(axis="x", useOffset=False)
     plot.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     plot.set_xlabel(f"throughput of {letter} over A's")
     plot.set_ylabel("share of runs or draws below")

@@ -207,21 +207,29 @@ def chances(study: Study, letter: str, other: Against) -> Table:
 
 def _odds_cells(found: Odds) -> list[str]:
     quantiles = ["", "", ""] if found.quantiles is None else [times(value) for value in found.quantiles]
-    return [*quantiles, percent(found.faster), f"({_shares(found)})"]
+    alike = found.ties == found.count
+    return [*quantiles, percent(found.faster), "as fast in each" if alike else f"({_shares(found)})"]
 
 
 def unknown_lines(letter: str, found: Unknown | None) -> Iterator[str]:
     """What of the unknowns both sides share, and where nothing could be decoded."""
     if found is None:
         return
-    shared, of_a, of_b = len(found.shared), len(found.only_a), len(found.only_b)
-    yield (
-        f"Of A {shared + of_a} things are not known, of {letter} {shared + of_b}; {shared} are the same in"
-        " both and take the same quantile, each other one is drawn by itself."
-    )
+    yield _shared_line(letter, found)
     if found.without_luck.stuck:
         stuck = found.without_luck.stuck
         yield f"In {stuck} draws one side or both have no room for a request; no ratio counts them."
+
+
+def _shared_line(letter: str, found: Unknown) -> str:
+    """What is not known of both sides, and what of one alone."""
+    shared, of_a, of_b = len(found.shared), len(found.only_a), len(found.only_b)
+    if not of_a + of_b:
+        return f"{shared} things are not known, the same in A and {letter}, with the same quantile in both."
+    return (
+        f"Of A {shared + of_a} things are not known, of {letter} {shared + of_b}; {shared} are the same in"
+        " both and take the same quantile, each other one is drawn by itself."
+    )
 
 
 def luck_lines(study: Study, letter: str, other: Against) -> Iterator[str]:
@@ -238,7 +246,7 @@ def luck_lines(study: Study, letter: str, other: Against) -> Iterator[str]:
         )
         yield (
             f"Steps of A and {letter} do not meet the same luck one by one, for they take other numbers of"
-            f" random values ({widths}): intervals hold, but pairing narrows them less."
+            f" random values ({widths}): intervals hold, but pairing may narrow them less."
         )
 
 
@@ -344,6 +352,7 @@ def _against_object(study: Study, letter: str, other: Against) -> dict[str, Any]
         "against": study.first.entrant.name,
         "verdict": found.verdict.value,
         "identical": found.identical,
+        "confidence": _rounded(found.certainty.confidence),
         "answer": answer(study, letter, other),
         "throughput_tok_s": _quantity_object(found.throughput_tok_s),
         "step_time_ms": _quantity_object(found.step_time_ms),

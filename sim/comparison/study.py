@@ -27,6 +27,7 @@ class Entrant:
     """A scenario that takes part."""
 
     name: str
+    """Of its file; where two files have the same one, as it was asked for."""
     path: Path
     setup: Setup
 
@@ -82,22 +83,23 @@ def entrants(
 
     All get the number of runs of the first, and its seed; with other luck in each, the seeds that follow.
     """
-    first = _entrant(names[0], sets, changes)
-    scenario = first.setup.scenario
-    found = [first]
-    for place, name in enumerate(names[1:], 1):
+    paths = [shipped.find(name) for name in names]
+    first = _setup(paths[0], sets, changes)
+    scenario, found = first.scenario, [first]
+    for place, path in enumerate(paths[1:], 1):
         seed = scenario.seed + (place if pairing is Pairing.INDEPENDENT else 0)
         same = [("runs", scenario.runs, names[0]), ("seed", seed, names[0])]
-        found.append(_entrant(name, sets, [*changes, *same]))
-    return tuple(found)
+        found.append(_setup(path, sets, [*changes, *same]))
+    alike = len({path.stem for path in paths}) < len(set(paths))
+    shown = names if alike else [path.stem for path in paths]
+    return tuple(map(Entrant, shown, paths, found))
 
 
-def _entrant(name: str, sets: Sequence[str], changes: Sequence[tuple[str, Any, str]]) -> Entrant:
-    path = shipped.find(name)
+def _setup(path: Path, sets: Sequence[str], changes: Sequence[tuple[str, Any, str]]) -> Setup:
     document = edited(path, tuple(sets))
     for change in changes:
         document = changed(document, *change)
-    return Entrant(path.stem, path, resolve(build(document)))
+    return resolve(build(document))
 
 
 @dataclass(frozen=True)

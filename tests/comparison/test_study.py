@@ -207,6 +207,14 @@ def test_all_have_the_runs_and_the_seed_of_the_first(folder: Path) -> None:
     assert loaded(folder, pairing=Pairing.INDEPENDENT) == [(5, 1), (5, 2), (5, 3)]
 
 
+def test_files_of_the_same_name_are_called_as_they_were_asked_for(folder: Path) -> None:
+    (folder / "old").mkdir()
+    (folder / "old/a.yaml").write_text(GOOD)
+    new, old, other = str(folder / "a.yaml"), str(folder / "old/a.yaml"), str(folder / "b.yaml")
+    assert [each.name for each in entrants([new, old])] == [new, old]
+    assert [each.name for each in entrants([new, other, new])] == ["a", "b", "a"]
+
+
 def test_mistakes_are_those_of_scenarios(folder: Path) -> None:
     with pytest.raises(ScenarioError, match="--runs"):
         loaded(folder, changes=[("runs", 0, "--runs")])
