@@ -48,7 +48,10 @@ ScenarioArgument = Annotated[
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change a scenario key, such as tree.budget=16. Repeatable."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a scenario key, such as tree.budget=16. A mapping, such as"
+        " 'acceptance={mean_length: 5}', replaces all that the key has. Repeatable.",
     ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bar and no report; files only.")]
@@ -203,7 +206,7 @@ def sweep(
         typer.Option(
             metavar="KEY=VALUES",
             help="A scenario key and its values: 4,8,16 or 4..64*2 (doubling) or 2..16:2 (steps of 2) or"
-            " names. Repeatable.",
+            " names. A mapping replaces all that the key has. Repeatable.",
         ),
     ] = None,
     runs: Annotated[int | None, typer.Option(min=1, help="Independent runs of every cell.")] = None,
