@@ -24,7 +24,7 @@ out=${OUT:-build/on_gpu} site=$PWD/build/gpu_site
 mkdir -p "$out"
 export PYTHONUNBUFFERED=1
 python3 -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
-command -v nvcc >/dev/null || { echo "nvcc is needed to compile the kernels (README, Measure your own GPU)" >&2; exit 2; }
+command -v nvcc >/dev/null || { echo "nvcc is needed to compile the kernels (cuda/README.md, Measure your own GPU)" >&2; exit 2; }
 
 needs=('pycuda==2026.1' 'numpy>=2.0' 'pydantic>=2.8' 'ruamel.yaml>=0.18.6' 'rich>=13.7' 'typer>=0.15')
 from=(); if [ -n "$wheels" ]; then from=(--no-index --find-links "$wheels"); fi

@@ -163,7 +163,7 @@ def _driver() -> Driver:
     except OSError as problem:
         raise SessionError(f"no driver of an NVIDIA GPU: {problem}{_NO_GPU}") from None
     except ImportError as problem:
-        raise SessionError(f"pycuda is missing (see README, Measure your own GPU): {problem}") from None
+        raise SessionError(f"pycuda is missing (cuda/README.md, Measure your own GPU): {problem}") from None
     # Looked up when something was raised: pycuda has been imported by then.
     except importlib.import_module("pycuda.driver").Error as problem:
         raise SessionError(f"the driver finds no GPU: {problem}{_NO_GPU}") from None

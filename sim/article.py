@@ -41,7 +41,8 @@ REST_MS = {"rtx_pro_6000_server": (23.55, 23.55), "b300_sxm": (12.5, 15.0)}
 """Everything but the experts, at block 8 and at block 16; on RTX PRO 6000 only block 8 is stated."""
 REST_BLOCKS = (8, 16)
 NATIVE_REST_MS = 8.0
-
+CLAIMED_FOR = ("kimi_k2_6", "b300_sxm")
+"""The model and GPU of which they say that overhead dominates."""
 
 ROUNDING_TOK_S = 10.0
 """They quote throughput in tens."""
@@ -193,6 +194,33 @@ def article_rest_ms(setup: Setup) -> float:
     if setup.machine.stack.name == "native" and setup.machine.gpu.name == "b300_sxm":
         return NATIVE_REST_MS
     return float(np.interp(setup.scenario.drafter.block, REST_BLOCKS, REST_MS[setup.machine.gpu.name]))
+
+
+class Overhead(NamedTuple):
+    """What the articles count as overhead: the whole step but the experts."""
+
+    rest_ms: float
+    step_ms: float
+
+    @property
+    def share(self) -> float:
+        """Of the step."""
+        return self.rest_ms / self.step_ms
+
+
+def article_overhead(setup: Setup) -> Overhead | None:
+    """The articles' overhead in their own step of *setup*; None where they claim nothing."""
+    drafted = setup.scenario.drafter.block in REST_BLOCKS and not setup.scenario.is_plain
+    if (
+        (setup.model.name, setup.machine.gpu.name) != CLAIMED_FOR
+        or not drafted
+        or setup.machine.ranks != RANKS
+    ):
+        return None
+    layer_us = article_layer_us(setup.scenario.verify_tokens)
+    experts_ms = layer_us * MOE_LAYERS / 1000 / BANDWIDTH_RATIO[setup.machine.gpu.name]
+    rest_ms = article_rest_ms(setup)
+    return Overhead(rest_ms, experts_ms + rest_ms)
 
 
 def _lengths(setup: Setup) -> list[float]:

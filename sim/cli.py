@@ -48,7 +48,10 @@ ScenarioArgument = Annotated[
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change a scenario key, such as tree.budget=16. Repeatable."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a scenario key, such as tree.budget=16. A mapping, such as"
+        " 'acceptance={mean_length: 5}', replaces all that the key has. Repeatable.",
     ),
 ]
 HtmlOption = Annotated[
@@ -213,7 +216,7 @@ def sweep(
         typer.Option(
             metavar="KEY=VALUES",
             help="A scenario key and its values: 4,8,16 or 4..64*2 (doubling) or 2..16:2 (steps of 2) or"
-            " names. Repeatable.",
+            " names. A mapping replaces all that the key has. Repeatable.",
         ),
     ] = None,
     runs: Annotated[int | None, typer.Option(min=1, help="Independent runs of every cell.")] = None,
@@ -350,9 +353,9 @@ def validate(
     num_draft_tokens, tree_budget, topk, verify_M_per_req, concurrency,
     context_tokens, workload, temperature, acceptance_length,
     acceptance_length_origin, tok_s_total, baseline_tok_s_total, notes
-    and source, in any order; README says what they mean. tok_s_total is
-    with the row's method and baseline_tok_s_total without speculation, both
-    of all requests together. A row that names what nobody here knows is
+    and source, in any order; validation/README.md says what they mean.
+    tok_s_total is with the row's method and baseline_tok_s_total without
+    speculation, both of all requests together. A row that names what nobody here knows is
     listed with the reason; the others are predicted.
     """
     from sim.validation import shipped
@@ -469,7 +472,7 @@ def levers(
     """
     from sim import files
     from sim.html import levers_page
-    from sim.levers import pictures, report
+    from sim.levers import objects, pictures, report
     from sim.levers.study import Task
 
     if investments:
@@ -494,11 +497,11 @@ def levers(
         print("interrupted; nothing is written", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = report.lines(studies)
-    names = report.write(studies, text, folder)
+    names = objects.write(studies, text, folder)
     names += [] if no_pictures else pictures.write(studies, folder)
     _write_page(lambda: levers_page.page(studies, set_ or []), html)
     if as_json:
-        print(files.as_json(report.as_object(studies)))
+        print(files.as_json(objects.as_object(studies)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
@@ -511,7 +514,7 @@ def _investments(
     """Play every combination of a plan's investments, and report."""
     from sim import files
     from sim.html import investments_page
-    from sim.levers import report
+    from sim.levers import investment_report
     from sim.levers.investments import find, play, prepare
 
     if len(plans) > 1:
@@ -529,11 +532,11 @@ def _investments(
     except KeyboardInterrupt:
         print("interrupted; nothing is written", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    text = report.investment_lines(found)
-    names = report.write_investments(found, text, folder)
+    text = investment_report.investment_lines(found)
+    names = investment_report.write_investments(found, text, folder)
     _write_page(lambda: investments_page.page(found), html)
     if as_json:
-        print(files.as_json(report.investments_object(found)))
+        print(files.as_json(investment_report.investments_object(found)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")

@@ -15,7 +15,6 @@ PRESENTATION = frozenset(
         "cli.py",
         "listing.py",
         "pictures.py",
-        "report.py",
         "sweeps/pictures.py",
         "sweeps/report.py",
         "timeline.py",
@@ -23,6 +22,8 @@ PRESENTATION = frozenset(
     }
 )
 """Sources that show numbers and make none: changing them leaves stored results valid."""
+SHOWING = frozenset({"report"})
+"""Packages of such sources, which others use too."""
 BESIDE = frozenset({"comparison", "hardware", "html", "levers", "logs", "tracing", "trees", "validation"})
 """Packages that no simulation uses."""
 LIBRARIES = ("numba", "numpy", "scipy", "simpy")
@@ -48,7 +49,7 @@ def code() -> str:
 
 def _counts(source: Path) -> bool:
     """Whether the simulator's *source*, a path inside the package, can change a number."""
-    return source.as_posix() not in PRESENTATION and source.parts[0] not in BESIDE
+    return source.as_posix() not in PRESENTATION and source.parts[0] not in SHOWING | BESIDE
 
 
 def _of_files(root: Path, paths: Iterable[Path]) -> str:

@@ -9,7 +9,7 @@ from texts import GOOD, scenario_from
 
 from hwmodels.errors import HardwareError
 from sim import shipped
-from sim.article import QUOTED, ClosedForm, Line, closed_form
+from sim.article import QUOTED, ClosedForm, Line, article_overhead, closed_form
 from sim.scenario import load
 from sim.setup import resolve
 
@@ -85,3 +85,26 @@ def test_gpus_they_say_nothing_about_are_refused() -> None:
     setup = resolve(scenario_from(GOOD, "gpu=b200_sxm"))
     with pytest.raises(HardwareError, match="b200_sxm: the articles give no closed form"):
         closed_form(setup)
+
+
+@pytest.mark.parametrize("name", ["b300_now", "b300_strong_drafter", "b300_strong_drafter_native"])
+def test_their_overhead_is_the_step_of_their_closed_form_less_the_experts(name: str) -> None:
+    found = article_overhead(resolve(load(shipped.find(name))))
+    assert found is not None
+    assert found.step_ms == pytest.approx(line(name, "step").article)
+    assert found.rest_ms == pytest.approx(line(name, "everything else").article)
+    assert found.share == pytest.approx(1 - line(name, "experts, b300_sxm").article / found.step_ms)
+
+
+@pytest.mark.parametrize(
+    ("name", "override"),
+    [
+        ("pro6000_now", "seed=1"),
+        ("b300_now", "tree.budget=0"),
+        ("b300_now", "drafter.block=4"),
+        ("b300_now", "gpu=b200_sxm"),
+        ("b300_now", "model=deepseek_v3"),
+    ],
+)
+def test_of_other_steps_they_claim_no_overhead(name: str, override: str) -> None:
+    assert article_overhead(resolve(load(shipped.find(name), [override]))) is None

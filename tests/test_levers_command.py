@@ -63,6 +63,26 @@ def test_several_scenarios_share_a_table_and_changes_have_a_folder_of_their_own(
     assert {path.suffix for path in there.iterdir()} == {".txt", ".json", ".csv"}
 
 
+def test_whether_overhead_dominates_is_answered_beside_what_the_articles_say(folder: Path) -> None:
+    """Of eight B300 with today's drafter they say that 12.5 of 14.5 ms are not experts."""
+    done = sim("levers", "small.yaml", "plain.yaml", "--no-pictures", "--no-uncertainty", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    head = next(at for at, line in enumerate(said) if line.startswith("does overhead dominate?"))
+    small, plain = (line.split() for line in said[head + 1 : head + 3])
+    assert (small[0], plain[0]) == ("small", "plain")
+    assert said[head + 1].endswith("86.4 % (12.5 of 14.5 ms)")
+    assert "ms" not in plain
+    scenarios = json.loads((folder / "results/levers/small-plain/levers.json").read_text())["scenarios"]
+    for row, found in zip((small, plain), scenarios, strict=True):
+        levers = {lever["name"]: lever for lever in found["levers"]}
+        for at, name in ((1, "host"), (5, "experts"), (9, "rest")):
+            assert float(row[at]) == pytest.approx(100 * levers[name]["critical_share"], abs=0.051)
+            assert float(row[at + 2]) == pytest.approx(100 * levers[name]["gain"]["free"], abs=0.051)
+    assert scenarios[0]["articles_overhead"]["rest_ms"] == 12.5
+    assert scenarios[1]["articles_overhead"] is None
+
+
 def test_json_is_one_object_and_the_same_twice(folder: Path) -> None:
     first, second = (
         sim("levers", "plain.yaml", "--json", "--no-pictures", "--no-uncertainty", "--out", name, cwd=folder)

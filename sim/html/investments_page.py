@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from sim.html import investment_figures, parts
 from sim.html.page import Block, Page, Picture, Points, Section, Table
 from sim.html.svg import inline
+from sim.levers.investment_report import FAIR_NOTE
 from sim.levers.investments import Held, Return, Returns
 from sim.levers.played import RUNS, STEPS
-from sim.levers.words import FAIR_NOTE
 
 NOTHING = "nothing"
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from string import ascii_uppercase
 
+import rich.table
+
 from sim.graph import Component
 from sim.html import parts
 from sim.html.page import Block, Heading, Page, Paragraph, Picture, Section, Table
 from sim.html.svg import inline
-from sim.levers import words
+from sim.levers import report, tables, words
 from sim.levers.kinds import WORSE, Degree, Group, Lever
+from sim.levers.overhead import dominates, overhead
 from sim.levers.pictures import tornado
 from sim.levers.played import RUNS, STEPS
-from sim.levers.report import MOST_IN_FULL, MOST_WITH_SHARES
 from sim.levers.study import Study
+from sim.levers.tables import MOST_IN_FULL, MOST_WITH_SHARES
 from sim.levers.words import change
 
 ASKS = "Which part of a step decides, and what is it worth?"
 NO_EXPERTS = "there are no experts to weigh overhead against"
+OVERHEAD_HEAD = (
+    *("scenario", "host", "host free", "experts", "experts free", "the rest", "the rest free"),
+    "in the articles",
+)
 GROUP_TITLES = {
     Group.WORK: "Parts of the step",
     Group.TOGETHER: "Parts of the step together",
@@ -32,18 +39,22 @@ def page(studies: Sequence[Study], changes: Sequence[str]) -> Page:
 
 
 def _page_of_one(study: Study, changes: Sequence[str]) -> Page:
-    question, *about = words.head(study, "")
+    question, *about = report.head(study, "")
     return Page(
         question=question,
         about=[ASKS, *about],
         answer=[_deciding(study), _overhead(study)],
         sections=[
             Section("step", "Where the step goes", parts.step(study.base.step_s * 1e3, _shares(study))),
-            Section("levers", "What a better part brings", [_tornado(study, "tornado"), *_levers(study)]),
+            Section(
+                "levers",
+                "What a better part brings",
+                [_tornado(study, "tornado"), *_levers(study), *_overhead_table([study])],
+            ),
             Section("choices", "Other choices", _choices([study])),
             *_drivers_section(study),
             *parts.assumptions(study.setup.scenario.assumptions),
-            parts.notes([words.LUCK_NOTE, *words.notes([study])]),
+            parts.notes([report.LUCK_NOTE, *report.notes([study])]),
             _provenance([study], changes),
         ],
     )
@@ -53,12 +64,12 @@ def _page_of_several(studies: Sequence[Study], changes: Sequence[str]) -> Page:
     named = list(zip(ascii_uppercase, studies, strict=False))
     return Page(
         question=ASKS,
-        about=[line for letter, study in named for line in words.head(study, f"{letter}: ")],
+        about=[line for letter, study in named for line in report.head(study, f"{letter}: ")],
         answer=[_deciding_beside(studies), _overhead_beside(studies)],
         sections=[
             *side_by_side(studies),
             *(_section_of(letter, study) for letter, study in named),
-            parts.notes([words.LUCK_NOTE, *words.notes(studies)]),
+            parts.notes([report.LUCK_NOTE, *report.notes(studies)]),
             _provenance(studies, changes),
         ],
     )
@@ -67,7 +78,7 @@ def _page_of_several(studies: Sequence[Study], changes: Sequence[str]) -> Page:
 def side_by_side(studies: Sequence[Study]) -> list[Section]:
     """What all scenarios have in common."""
     return [
-        Section("beside", "Side by side", _beside(studies)),
+        Section("beside", "Side by side", [*_beside(studies), *_overhead_table(studies)]),
         Section("choices", "Other choices, side by side", _choices(studies)),
     ]
 
@@ -115,7 +126,7 @@ def _overhead(study: Study) -> str:
         f"{name} {words.share(effect)} of the step, worth {words.gain(study, effect, Degree.FREE)} if free"
         for name, effect in (("All host work is", host), ("the routed experts are", experts))
     )
-    return f"{', '.join(weighed)}: {words.dominates(host, rest)}."
+    return f"{', '.join(weighed)}: {dominates(host, rest)}."
 
 
 def _deciding_beside(studies: Sequence[Study]) -> str:
@@ -131,9 +142,7 @@ def _overhead_beside(studies: Sequence[Study]) -> str:
     found: dict[str, list[str]] = {}
     for study in studies:
         host, rest = study.effect(Lever.HOST), study.effect(Lever.REST)
-        told = (
-            words.dominates(host, rest) if host and rest else "there are no experts to weigh overhead against"
-        )
+        told = dominates(host, rest) if host and rest else "there are no experts to weigh overhead against"
         found.setdefault(told, []).append(study.name)
     return f"{'; '.join(f'In {parts.listed(names)} {told}' for told, names in found.items())}."
 
@@ -161,7 +170,7 @@ def _tornado(study: Study, name: str) -> Picture:
 
 def _levers(study: Study) -> list[Block]:
     """The table of levers, and what overlap takes back."""
-    levers = words.in_order([study])
+    levers = tables.in_order([study])
     base = study.base.tok_s
     rows = []
     for effect in (study.effect(lever) for lever in levers if lever is not None):
@@ -180,7 +189,18 @@ def _levers(study: Study) -> list[Block]:
     head = ["better by", "of step", *words.DEGREE_NAMES.values(), "free, tok/s", "Amdahl", "elasticity"]
     caption = f"Change of throughput from {base:.1f} tok/s where a part is 10 or 50 % better, or free."
     table = Table(caption, [*head, f"{WORSE - 1:.0%} worse".replace("%", " %")], rows, groups=_groups(levers))
-    return [table, *map(Paragraph, words.overhead(study) + words.overlapped(study))]
+    return [table, *map(Paragraph, report.overlapped(study))]
+
+
+def _overhead_table(studies: Sequence[Study]) -> list[Block]:
+    """The host against the experts, the articles' own count beside it, and what comes of it."""
+    shown = overhead(studies)
+    if not shown:
+        return []
+    table, note, *verdicts = shown
+    assert isinstance(table, rich.table.Table)
+    head = OVERHEAD_HEAD[: len(table.columns)]
+    return [parts.from_terminal(table, str(note), head), *(Paragraph(str(verdict)) for verdict in verdicts)]
 
 
 def _groups(levers: Iterable[Lever | None]) -> dict[int, str]:
@@ -193,7 +213,7 @@ def _groups(levers: Iterable[Lever | None]) -> dict[int, str]:
 
 def _beside(studies: Sequence[Study]) -> list[Block]:
     """The same levers of all scenarios."""
-    levers = words.in_order(studies)
+    levers = tables.in_order(studies)
     shown, shares = _shown(len(studies))
     names = [*(["of step"] if shares else []), *(words.DEGREE_NAMES[degree] for degree in shown)]
     head = [
@@ -228,17 +248,17 @@ def _choices(studies: Sequence[Study]) -> list[Block]:
     letters = ascii_uppercase[: len(studies)] if several else " "
     names = ["tok/s", "change"] if in_full else ["change"]
     head = ["instead", *(f"{letter} {name}".strip() for letter in letters for name in names)]
-    rows = [_choice_row(studies, key, in_full) for key in words.choice_keys(studies)]
+    rows = [_choice_row(studies, key, in_full) for key in tables.choice_keys(studies)]
     caption = "One thing chosen otherwise, all else as it is, and how the step is launched then."
     table = Table(caption, [*head, "launch"], rows, words=[len(head)])
-    left_out = [line for study in studies for line in words.impossible(study, several)]
+    left_out = [line for study in studies for line in tables.impossible(study, several)]
     return [*([table] if rows else []), *map(Paragraph, left_out)]
 
 
 def _choice_row(studies: Sequence[Study], key: tuple[str, str], in_full: bool) -> tuple[str, ...]:
     cells, notes = [], dict[str, None]()
     for study in studies:
-        found = words.chosen(study, key)
+        found = tables.chosen(study, key)
         if found is None or found.tok_s is None:
             cells += [""] * (1 + in_full)
             continue
@@ -264,7 +284,7 @@ def _drivers(study: Study) -> list[Block]:
         cells = [cell for value, tok_s in ends for cell in (words.value(value), f"{tok_s:.1f}")]
         rows.append((swing.name, f"{driver.total:.2f}", f"{driver.first:.2f}", *cells, swing.basis))
     head = ["not known", "total index", "alone", "P5", "tok/s there", "P95", "tok/s there", "source"]
-    return [Table(words.drivers_note(study.drivers), head, rows, words=[7])]
+    return [Table(report.drivers_note(study.drivers), head, rows, words=[7])]
 
 
 def _provenance(studies: Sequence[Study], changes: Sequence[str]) -> Section:

@@ -143,7 +143,7 @@ def test_what_is_built_is_built_once() -> None:
 
 
 def test_every_place_that_names_a_release_of_pycuda_names_the_same() -> None:
-    places = ("pyproject.toml", "README.md", "cuda/on_gpu.sh", "cuda/build.py")
+    places = ("pyproject.toml", "cuda/README.md", "cuda/on_gpu.sh", "cuda/build.py")
     found = {place: set(PINNED.findall((ROOT / place).read_text(encoding="utf-8"))) for place in places}
     assert found == {place: {build.PYCUDA} for place in places}
 

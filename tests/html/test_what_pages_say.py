@@ -126,7 +126,8 @@ def test_levers_name_the_part_that_is_worth_most() -> None:
 
 def test_every_lever_has_a_row_with_its_gains_under_its_group() -> None:
     found = study("small")
-    (table,) = tables(page("levers"), "levers")
+    table, overhead = tables(page("levers"), "levers")
+    assert overhead.rows[0][0] == "small"
     rows = {row[0]: row for row in table.rows}
     assert rows.keys() == {effect.lever.value for effect in found.effects}
     for effect in found.effects:
@@ -171,7 +172,8 @@ def test_the_step_of_levers_adds_up() -> None:
 def test_scenarios_stand_side_by_side_and_by_themselves() -> None:
     found = page("levers, side by side")
     assert anchors(found)[:4] == ["beside", "choices", "scenario-A", "scenario-B"]
-    (table,) = tables(found, "beside")
+    table, overhead = tables(found, "beside")
+    assert [row[0] for row in overhead.rows] == ["small", "plain"]
     assert len(table.head) == 1 + 2 * 4
     experts = next(row for row in table.rows if row[0] == Lever.DRAFTER.value)
     assert experts[5:] == ("", "", "", "")
