@@ -10,6 +10,7 @@ GPU_WHEELS := build/gpu_wheels
 MOST_CARRIED_MIB := 64
 READY := $(VENV)/.ready
 SCENARIOS := $(sort $(basename $(notdir $(wildcard scenarios/*.yaml))))
+COMPARED := b300_now b300_strong_drafter b300_native_engine
 SWEEPS := $(sort $(basename $(notdir $(wildcard scenarios/sweeps/*.yaml))))
 
 .PHONY: run test cuda-test cuda-mutants gpu-wheels lint format bench results schema clean
@@ -48,10 +49,11 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m sim bench
 
-# The reference result of every shipped scenario, sweep and published case.
+# The reference result of every shipped scenario, sweep and published case, and of one comparison.
 results: $(READY)
 	for name in $(SCENARIOS); do $(BIN)/python -m sim run scenarios/$$name.yaml --quiet || exit 1; done
 	for name in $(SWEEPS); do $(BIN)/python -m sim sweep scenarios/sweeps/$$name.yaml --restart --quiet || exit 1; done
+	$(BIN)/python -m sim compare $(COMPARED) --no-pictures --quiet
 	$(BIN)/python -m sim validate --learn validation/residuals.csv --quiet
 
 schema: $(READY)

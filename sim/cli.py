@@ -19,7 +19,7 @@ import typer
 from sim.choices import Counts, Definition, EngineName, Shape
 
 if TYPE_CHECKING:
-    from sim.answer import Answer
+    from sim.html.page import Page
     from sim.setup import Setup
     from sim.sweeps.conduct import Pool
 
@@ -48,7 +48,16 @@ ScenarioArgument = Annotated[
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Change a scenario key, such as tree.budget=16. Repeatable."
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a scenario key, such as tree.budget=16. A mapping, such as"
+        " 'acceptance={mean_length: 5}', replaces all that the key has. Repeatable.",
+    ),
+]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--html", metavar="FILE.html", help="Write the report as one page with pictures, to hand on."
     ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bar and no report; files only.")]
@@ -92,10 +101,7 @@ def run(
             metavar="FIRST:STOP", help="Steps of the trace, such as 0:4 (the default) or 7 for one alone."
         ),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.html", help="Write the report as one page with pictures, to hand on."),
-    ] = None,
+    html: HtmlOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -106,6 +112,7 @@ def run(
     """
     from sim import files, output, report
     from sim.answer import answer, total_runs
+    from sim.html import run_page
     from sim.uncertainty.total import DRAWS
 
     overrides = [*(set_ or [])]
@@ -126,7 +133,7 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = report.lines(result)
     output.write(result, text, folder)
-    _write_page(result, html)
+    _write_page(lambda: run_page.page(result), html)
     if as_json:
         print(files.as_json(output.summary_object(result)))
     elif not quiet:
@@ -134,7 +141,8 @@ def run(
         print(
             f"\nWritten to {folder}/: summary.json, report.txt, runs.csv, steps.csv, costs.csv, scenario.json"
         )
-        print(traced + ("" if html is None else f"Report to hand on: {html}\n"), end="")
+        print(traced, end="")
+        _tell_of_page(html)
     if result.interrupted is not None:
         raise typer.Exit(EXIT_INTERRUPTED)
 
@@ -152,18 +160,23 @@ def _prepare_page(path: Path | None) -> None:
         _fail(f"--html: {problem}")
 
 
-def _write_page(result: Answer, path: Path | None) -> None:
-    """Write the report of a run as a page, where one is asked for; everything else is on disk by then."""
+def _write_page(make: Callable[[], Page], path: Path | None) -> None:
+    """Write the page of a report, where one is asked for; everything else is on disk by then."""
     if path is None:
         return
     from sim import files
-    from sim.html import page, run_page
+    from sim.html import page
 
     try:
-        files.replace(path, page.render(run_page.page(result)))
+        files.replace(path, page.render(make()))
     except KeyboardInterrupt:
         print(f"interrupted while {path} was written; everything else is there", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _tell_of_page(path: Path | None) -> None:
+    if path is not None:
+        print(f"Report to hand on: {path}")
 
 
 def _traced(setup: Setup, engine: EngineName, path: Path | None, asked: str | None, hidden: bool) -> str:
@@ -203,7 +216,7 @@ def sweep(
         typer.Option(
             metavar="KEY=VALUES",
             help="A scenario key and its values: 4,8,16 or 4..64*2 (doubling) or 2..16:2 (steps of 2) or"
-            " names. Repeatable.",
+            " names. A mapping replaces all that the key has. Repeatable.",
         ),
     ] = None,
     runs: Annotated[int | None, typer.Option(min=1, help="Independent runs of every cell.")] = None,
@@ -220,6 +233,7 @@ def sweep(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the cells that OUT has.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Run again what OUT has.")] = False,
+    html: HtmlOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -230,6 +244,7 @@ def sweep(
     Exit code 3 says that some cells failed; they are listed, and the others are complete.
     """
     from sim import files
+    from sim.html import sweep_page
     from sim.scenario import parse_override
     from sim.sweeps import report
     from sim.sweeps.plan import from_target
@@ -246,6 +261,7 @@ def sweep(
     changes += [("seed", seed, "--seed")] if seed is not None else []
     plan = from_target(target, axis or [], changes)
     folder = (out or Path("results/sweeps")) / plan.name
+    _prepare_page(html)
     if_stored = IfStored.RESUME if resume else IfStored.RESTART if restart else IfStored.REFUSE
     try:
         with _progress(len(plan.cells), quiet or as_json, "cells") as advance:
@@ -255,6 +271,7 @@ def sweep(
             count = f"{len(store):,} of {len(plan.cells):,}"
         print(f"interrupted; {count} cells are finished in {folder}/, --resume goes on", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    _write_page(lambda: sweep_page.page(result), html)
     if as_json:
         print(files.as_json(report.as_object(result)))
     elif not quiet:
@@ -264,6 +281,7 @@ def sweep(
         )
         if result.reused:
             print(f"{result.reused:,} of the cells were there from before.")
+        _tell_of_page(html)
     if result.errors:
         raise typer.Exit(EXIT_CELLS_FAILED)
 
@@ -441,6 +459,7 @@ def levers(
         bool, typer.Option("--no-uncertainty", help="Leave out what drives the uncertainty.")
     ] = False,
     no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Leave the pictures out.")] = False,
+    html: HtmlOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     set_: SetOption = None,
@@ -452,11 +471,12 @@ def levers(
     the uncertainty (total Sobol indices).
     """
     from sim import files
+    from sim.html import levers_page
     from sim.levers import objects, pictures, report
     from sim.levers.study import Task
 
     if investments:
-        _investments(scenarios or ["articles"], out, as_json, quiet, set_)
+        _investments(scenarios or ["articles"], out, html, as_json, quiet, set_)
         return
     if not scenarios:
         raise typer.BadParameter("give a scenario, or --investments")
@@ -468,6 +488,7 @@ def levers(
         raise typer.BadParameter(f"scenarios need names of their own, got {', '.join(stems)}")
     folder = (out or Path("results/changed/levers" if set_ else "results/levers")) / "-".join(stems)
     files.prepare(folder)
+    _prepare_page(html)
     try:
         tasks = [Task.of(path.stem, setup, not no_uncertainty) for path, setup in loaded]
         with _progress(sum(task.size for task in tasks), quiet or as_json, "levers") as advance:
@@ -478,18 +499,21 @@ def levers(
     text = report.lines(studies)
     names = objects.write(studies, text, folder)
     names += [] if no_pictures else pictures.write(studies, folder)
+    _write_page(lambda: levers_page.page(studies, set_ or []), html)
     if as_json:
         print(files.as_json(objects.as_object(studies)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
+        _tell_of_page(html)
 
 
 def _investments(
-    plans: list[str], out: Path | None, as_json: bool, quiet: bool, set_: list[str] | None
+    plans: list[str], out: Path | None, html: Path | None, as_json: bool, quiet: bool, set_: list[str] | None
 ) -> None:
     """Play every combination of a plan's investments, and report."""
     from sim import files
+    from sim.html import investments_page
     from sim.levers import investment_report
     from sim.levers.investments import find, play, prepare
 
@@ -501,6 +525,7 @@ def _investments(
     prepared = prepare(path)
     folder = (out or Path("results/levers")) / f"investments-{path.stem}"
     files.prepare(folder)
+    _prepare_page(html)
     try:
         with _progress(prepared.combinations, quiet or as_json, "combinations") as advance:
             found = play(prepared, advance)
@@ -509,11 +534,94 @@ def _investments(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     text = investment_report.investment_lines(found)
     names = investment_report.write_investments(found, text, folder)
+    _write_page(lambda: investments_page.page(found), html)
     if as_json:
         print(files.as_json(investment_report.investments_object(found)))
     elif not quiet:
         print("\n".join(text))
         print(f"\nWritten to {folder}/: {', '.join(names)}")
+        _tell_of_page(html)
+
+
+@app.command()
+def compare(
+    scenarios: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B...",
+            help="Scenario files, or names of shipped ones, 2 to 6; all others are compared with the first.",
+        ),
+    ],
+    runs: Annotated[
+        int | None, typer.Option(help="Runs of every scenario; the first one's number by default.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed of every scenario; the first one's by default.")
+    ] = None,
+    independent: Annotated[
+        bool,
+        typer.Option("--independent", help="Give every scenario other luck: seeds that follow the first's."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results go to OUT/<A>-<B>/. By default results/compare/, or results/changed/compare/ where"
+            " options change the scenarios."
+        ),
+    ] = None,
+    no_uncertainty: Annotated[
+        bool,
+        typer.Option(
+            "--no-uncertainty", help="Only the luck of the runs; draw nothing of what is not known."
+        ),
+    ] = False,
+    no_pictures: Annotated[bool, typer.Option("--no-pictures", help="Leave the pictures out.")] = False,
+    html: HtmlOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+    set_: SetOption = None,
+) -> None:
+    """Compare scenarios on common luck: how much faster, how sure, and where the difference arises.
+
+    Runs are paired by their index, so that luck cancels; what is not known is drawn together where it is the
+    same in both. A difference that is not distinguishable is called so. --set changes all scenarios.
+    """
+    from sim import files
+    from sim.comparison import pictures, report
+    from sim.comparison.intervals import Pairing
+    from sim.comparison.study import Task, entrants
+    from sim.html import compare_page
+    from sim.uncertainty.total import DRAWS
+
+    if not 2 <= len(scenarios) <= report.MOST_SCENARIOS:
+        raise typer.BadParameter(f"give 2 to {report.MOST_SCENARIOS} scenarios, got {len(scenarios)}")
+    pairing = Pairing.INDEPENDENT if independent else Pairing.COMMON
+    changes = [("runs", runs, "--runs")] if runs is not None else []
+    changes += [("seed", seed, "--seed")] if seed is not None else []
+    sides = entrants(scenarios, changes, set_ or [], pairing)
+    said = [*(set_ or []), *(f"{key}={value}" for key, value, _ in changes)]
+    changed = bool(said) or independent
+    parent = out or Path("results/changed/compare" if changed else "results/compare")
+    folder = parent / "-".join(side.path.stem for side in sides)
+    files.prepare(folder)
+    _prepare_page(html)
+    try:
+        task = Task(sides, pairing, 0 if no_uncertainty else DRAWS, tuple(said))
+        with _progress(task.size, quiet or as_json, "runs and draws") as advance:
+            study = task.done(advance)
+    except KeyboardInterrupt:
+        print("interrupted; nothing is written", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    text = report.lines(study)
+    names = report.write(study, text, folder)
+    names += [] if no_pictures else pictures.write(study, folder)
+    _write_page(lambda: compare_page.page(study), html)
+    if as_json:
+        print(files.as_json(report.as_object(study)))
+    elif not quiet:
+        print("\n".join(text))
+        print(f"\nWritten to {folder}/: {', '.join(names)}")
+        _tell_of_page(html)
 
 
 @app.command()

@@ -24,7 +24,9 @@ PRESENTATION = frozenset(
 """Sources that show numbers and make none: changing them leaves stored results valid."""
 SHOWING = frozenset({"report"})
 """Packages of such sources, which others use too."""
-BESIDE = frozenset({"calibration", "hardware", "html", "levers", "logs", "tracing", "trees", "validation"})
+BESIDE = frozenset(
+    {"calibration", "comparison", "hardware", "html", "levers", "logs", "tracing", "trees", "validation"}
+)
 """Packages that no simulation uses."""
 LIBRARIES = ("numba", "numpy", "scipy", "simpy")
 """Libraries whose versions may change numbers in the last digit, or all of them."""

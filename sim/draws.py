@@ -193,9 +193,14 @@ class NoisePlan:
         }
 
     @property
+    def widths(self) -> dict[RandomStream, int]:
+        """Random values that one step takes of each stream."""
+        return {stream: len(served.factors.log_sd) for stream, served in self.streams.items()}
+
+    @property
     def values_per_step(self) -> int:
         """Random values that the durations of one step consume."""
-        return sum(len(served.factors.log_sd) for served in self.streams.values()) + MACHINE_NORMALS
+        return sum(self.widths.values()) + MACHINE_NORMALS
 
     def _columns(self, found: list[list[int]], stream: RandomStream, moments: Array) -> _Columns:
         chosen = [(piece, column) for column, members in enumerate(found) for piece in members]

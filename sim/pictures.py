@@ -48,6 +48,10 @@ COMPONENT_COLOURS = {
     Component.PREFILL: "#4a4f55",
 }
 """One for each component, the same in every picture: neighbours on a lane differ in lightness too."""
+BETTER, SLIGHTLY_BETTER, WORSE = "#2f6fb0", "#6596c8", "#c9702b"
+"""They stand out from white paper and from a dark page, and from one another in grey."""
+WHOLE_COLOUR = "#737373"
+"""Of a step as a whole."""
 LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
 MARKERS = "osD^vP"
 

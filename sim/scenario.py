@@ -2,7 +2,7 @@
 
 A scenario is strict: unknown keys, wrong types, NaN and impossible combinations
 are refused with file, line and key. ``extends:`` starts from another file and
-changes a few lines; ``--set key=value`` edits the same mapping before validation.
+changes a few lines; ``--set key=value`` edits the same mapping before validation, a mapping as a whole.
 """
 
 from __future__ import annotations
@@ -503,10 +503,18 @@ def parse_override(text: str) -> tuple[str, Any, str]:
 
 
 def changed(document: Document, key: str, value: Any, place: str) -> Document:
-    """*document* with *key* (``tree.budget``) set to *value*, which *place* asked for."""
+    """*document* with *key* (``tree.budget``) set to *value*, which *place* asked for.
+
+    A mapping takes the place of the whole mapping there, where a file that extends another would be laid
+    over it: what is said in one place should not mix with keys that were chosen for something else.
+    """
     path = key_path(key)
     places = {p: where for p, where in document.places.items() if p[: len(path)] != path}
-    merged = merge(document.data, _nested(*_whole(document, path, value)), RIVALS)
+    data = document.data
+    if isinstance(value, dict):
+        data = merge(data, _nested(path, None), frozenset())
+        value = merge({}, value, frozenset())
+    merged = merge(data, _nested(*_whole(document, path, value)), RIVALS)
     if not key.startswith(KEEP_ANCHOR):
         merged.pop("anchor", None)
         merged.pop("regression", None)

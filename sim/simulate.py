@@ -105,6 +105,15 @@ class Simulation:
         return None if samples is None else samples.name
 
     @property
+    def luck_widths(self) -> dict[RandomStream, int]:
+        """Random values that one step takes of each stream.
+
+        Where two simulations take as many of the streams that both have, their steps meet the same luck.
+        """
+        sampled = {} if self._sampled is None else {RandomStream.SAMPLES: self._sampled.values_per_step}
+        return self._plan.widths | sampled
+
+    @property
     def values_per_step(self) -> int:
         """Random values that one step consumes, its acceptance included."""
         sampled = 0 if self._sampled is None else self._sampled.values_per_step

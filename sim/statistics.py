@@ -49,12 +49,12 @@ class Tail:
     p99: float
 
 
-def half_width(values: ArrayLike) -> float | None:
+def half_width(values: ArrayLike, confidence: float = CONFIDENCE) -> float | None:
     """Student-t half width of the mean of independent *values*; None for too few of them."""
     sample = np.asarray(values, dtype=float)
     if len(sample) < MIN_RUNS:
         return None
-    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, len(sample) - 1)
+    quantile = stats.t.ppf((1 + confidence) / 2, len(sample) - 1)
     return float(quantile * sample.std(ddof=1) / np.sqrt(len(sample)))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sim.pictures import COMPONENT_COLOURS
-from sim.statistics import Summary
+from sim.graph import Component
+from sim.pictures import COMPONENT_COLOURS, WHOLE_COLOUR
 
 WIDTH = 7.2
 BAR_HEIGHT = 0.27
@@ -17,7 +18,6 @@ LEAST_SHARE = 0.0005
 """Components below it are one bar together."""
 THICKNESS = 0.72
 REST_COLOUR = "0.6"
-WHOLE_COLOUR = "0.35"
 
 
 class Bar(NamedTuple):
@@ -29,10 +29,9 @@ class Bar(NamedTuple):
     ms: float
 
 
-def figure(summary: Summary) -> Figure:
-    """The Figure of the mean step of *summary*; the largest component comes first."""
-    step_ms = summary.step_time_ms.mean
-    shown = bars(summary)
+def figure(step_ms: float, shares: Mapping[Component, float]) -> Figure:
+    """The Figure of a mean step whose critical path has *shares*, in their order."""
+    shown = bars(step_ms, shares)
     picture = Figure(figsize=(WIDTH, BAR_HEIGHT * (len(shown) + 1) + 0.8), layout="constrained")
     plot = picture.subplots()
     for row, bar in enumerate([*shown, Bar("the whole step", WHOLE_COLOUR, 0.0, step_ms)]):
@@ -50,10 +49,10 @@ def figure(summary: Summary) -> Figure:
     return picture
 
 
-def bars(summary: Summary) -> list[Bar]:
+def bars(step_ms: float, shares: Mapping[Component, float]) -> list[Bar]:
     """The bars that add up to the step, those of next to nothing as one."""
-    step_ms, begin_ms, found, rest = summary.step_time_ms.mean, 0.0, [], 0.0
-    for component, share in summary.components.items():
+    begin_ms, found, rest = 0.0, list[Bar](), 0.0
+    for component, share in shares.items():
         if share < LEAST_SHARE:
             rest += share
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from texts import GOOD, scenario_from
 
 from hwmodels import catalog
+from hwmodels.documents import parse
 from hwmodels.errors import DocumentError, HardwareError
 from sim import shipped
 from sim.article import noiseless_step
@@ -448,6 +450,50 @@ def test_any_overrides_load_or_are_refused(values: dict[str, object]) -> None:
         except HardwareError:
             return
         assert all(cost.seconds >= 0 for cost in costs)
+
+
+MAPPINGS: dict[str, tuple[dict[str, object], ...]] = {
+    "acceptance": (
+        {"mean_length": 5},
+        {"length": 4},
+        {"hazard": 0.8, "request_sd": 0.3, "step_correlation": 0.2},
+        {"quality": {"mean_length": 4.4}, "mean_length_range": [4, 5], "decay_per_1k_context": 0.1},
+    ),
+    "tree": ({"budget": 8}, {"budget": 7, "shape": "chain"}, {"budget": 16, "builder": "gpu"}),
+    "drafter": ({"block": 8}, {"block": 16, "model": "kimi_dflash_block16"}),
+    "load": (
+        {"context_tokens": 100, "output_tokens": 40},
+        {"context_tokens": 9, "output_tokens": 8, "concurrency": 3, "prefill": True},
+    ),
+    "kv": ({"dtype": "fp8"}, {"memory_fraction": 0.8}),
+    "experts": ({"routing_correlation": 0.2}, {"kernel": "trtllm_gen"}),
+    "uncertain": (
+        {"tree.builder": {"choice": ["host", "gpu"]}},
+        {"work.routed_experts": {"lognormal": [1.1, 0.1]}, "stack.dispatch.schedule_us": {"from": "range"}},
+    ),
+}
+
+
+@given(st.sampled_from(sorted(MAPPINGS)), st.data())
+def test_a_mapping_that_is_set_replaces_the_whole_mapping(key: str, data: st.DataObject) -> None:
+    """It is as if the file had said it, whatever the file said there: nothing of that is left to mix with."""
+    said, asked = data.draw(st.sampled_from(MAPPINGS[key])), data.draw(st.sampled_from(MAPPINGS[key]))
+    whole: dict[str, object] = parse(GOOD, "good").data
+    files = [json.dumps({**whole, key: value}) for value in (said, asked)]
+    assert scenario_from(files[0], f"{key}={json.dumps(asked)}") == scenario_from(files[1])
+
+
+def test_a_key_inside_a_mapping_that_is_set_leaves_the_others() -> None:
+    text = GOOD.replace("  mean_length: 4.4", "  quality: {mean_length: 4.4, block: 8, budget: 8}")
+    found = scenario_from(text, "acceptance.quality.mean_length=5", "load.concurrency=2")
+    assert found.acceptance.quality is not None
+    assert (found.acceptance.quality.mean_length, found.acceptance.quality.budget) == (5, 8)
+    assert (found.load.concurrency, found.load.output_tokens) == (2, 40)
+
+
+def test_what_a_mapping_that_is_set_lacks_is_missing() -> None:
+    with pytest.raises(ScenarioError, match=r"--set load=.*: load.context_tokens: missing"):
+        scenario_from(GOOD, "load={concurrency: 2}")
 
 
 @pytest.mark.parametrize("name", shipped.names())

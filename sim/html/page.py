@@ -6,12 +6,13 @@ anything is therefore a function that returns a Page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,14 @@ class Paragraph:
     """Words."""
 
     kind: ClassVar[str] = "paragraph"
+    text: str
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Of what follows it in its section."""
+
+    kind: ClassVar[str] = "heading"
     text: str
 
 
@@ -39,6 +48,18 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: Sequence[int] = ()
+    groups: Mapping[int, str] = field(default_factory=dict)
+    """By the index of its first row, what rows have in common that follow one another."""
+
+    @property
+    def is_long(self) -> bool:
+        """True where it is shown a part at a time, so that what follows is not far away."""
+        return len(self.rows) > MOST_AT_ONCE
+
+    @property
+    def is_crowded(self) -> bool:
+        """True where paper is too narrow for its columns as they are."""
+        return len(self.head) > MOST_ON_PAPER
 
 
 @dataclass(frozen=True)
@@ -59,9 +80,14 @@ class Folded:
     text: str
 
 
+MOST_AT_ONCE = 24
+"""Rows of a table that are shown without scrolling."""
+MOST_ON_PAPER = 9
+"""Columns of a table that are printed without breaking what is in them."""
 ENDINGS = (".html", ".htm")
 """Of a report's name."""
-Block = Paragraph | Points | Table | Picture | Folded
+_JOINT = re.compile(r"([._])(?=\w)")
+Block = Paragraph | Heading | Points | Table | Picture | Folded
 
 
 @dataclass(frozen=True)
@@ -94,7 +120,13 @@ def render(page: Page) -> str:
         keep_trailing_newline=True,
         finalize=_typeset,
     )
+    environment.filters["breakable"] = _breakable
     return environment.get_template("page.html").render(page=page)
+
+
+def _breakable(name: str) -> Markup:
+    """*name* that may go on in a new line behind a dot or an underscore, as keys do on a narrow screen."""
+    return Markup(_JOINT.sub(r"\1<wbr>", str(escape(_typeset(name)))))
 
 
 def _typeset(value: object) -> object:

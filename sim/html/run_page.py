@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 
 from hwmodels.estimate import Source
-from sim import __version__, digests, files, report, timeline, waterfall
+from sim import report, timeline
 from sim.answer import Answer, Comparison
-from sim.html import figures
-from sim.html.page import Folded, Page, Paragraph, Picture, Points, Section, Table
+from sim.html import figures, parts
+from sim.html.page import Page, Paragraph, Picture, Section, Table
 from sim.html.svg import inline
+from sim.levers.words import value
 from sim.op_steps import OpStep, op_steps
 from sim.output import StepCost, step_costs
 from sim.report import number, percent, with_half_width
 from sim.simulate import Simulation
 from sim.statistics import Summary
+from sim.uncertainty.total import Swing
 
 MOST_COSTS = 12
 """Rows of the table of figures: those that move the step most."""
+MOST_SWINGS = 12
 MOST_LENGTHS = 32
 LEADING = 2
 """Components that the answer names."""
@@ -42,9 +40,10 @@ def page(answer: Answer) -> Page:
             _breakdown(answer.summary),
             _lanes(answer),
             _accepted(answer.summary),
+            *_not_known(answer),
             _figures(answer),
-            *_assumptions(answer),
-            _notes(answer),
+            *parts.assumptions(answer.setup.scenario.assumptions),
+            parts.notes(report.reading_notes(answer) + report.played_notes(answer)),
             _provenance(answer),
         ],
     )
@@ -52,18 +51,29 @@ def page(answer: Answer) -> Page:
 
 def _how_fast(answer: Answer) -> str:
     """The first sentence: throughput, its luck, and what is not known about it."""
-    value, ends = answer.summary.throughput_tok_s, answer.range_ends
-    unknown = ""
-    if ends:
-        low, high = ends[0], ends[-1]
-        unknown = (
-            f"; at {low.mean_length:g} to {high.mean_length:g} tokens a step it would be"
-            f" {low.throughput_tok_s.mean:.0f} to {high.throughput_tok_s.mean:.0f}"
-        )
+    value = answer.summary.throughput_tok_s
+    return f"{with_half_width(value)} tokens per second {_over(answer.summary)}{_unknown(answer)}."
+
+
+def _unknown(answer: Answer) -> str:
+    """What becomes of it where what is not known is drawn, or where the mean length is at its ends."""
+    if answer.total is not None:
+        band = answer.total.throughput_tok_s
+        return f"; with everything drawn that is not known between {band.p5:.0f} and {band.p95:.0f}"
+    if not answer.range_ends:
+        return ""
+    low, high = answer.range_ends[0], answer.range_ends[-1]
     return (
-        f"{with_half_width(value)} tokens per second over {answer.summary.runs:,} runs, nine in ten of them"
-        f" between {value.p5:.0f} and {value.p95:.0f}{unknown}."
+        f"; at {low.mean_length:g} to {high.mean_length:g} tokens a step it would be"
+        f" {low.throughput_tok_s.mean:.0f} to {high.throughput_tok_s.mean:.0f}"
     )
+
+
+def _over(summary: Summary) -> str:
+    if summary.runs == 1:
+        return "in one run"
+    value = summary.throughput_tok_s
+    return f"over {summary.runs:,} runs, nine in ten of them between {value.p5:.0f} and {value.p95:.0f}"
 
 
 def _why(summary: Summary) -> str:
@@ -96,10 +106,10 @@ def _throughput(answer: Answer) -> Section:
         "How fast, and how much of it is luck",
         [
             Picture(picture, f"Throughput of {summary.runs:,} independent runs."),
-            Table(
+            parts.from_terminal(
+                report.quantities(summary, answer.total),
                 "Means with their 95 % intervals, and quantiles.",
                 ["quantity", *report.QUANTILES, "unit"],
-                report.quantity_rows(summary),
                 words=[5],
             ),
             *words,
@@ -145,15 +155,6 @@ def _slower(answer: Answer) -> list[Section]:
 
 
 def _breakdown(summary: Summary) -> Section:
-    step_ms = summary.step_time_ms.mean
-    rows = [
-        (component.value, f"{share * step_ms:.2f}", percent(share))
-        for component, share in summary.components.items()
-    ]
-    said = "; ".join(f"{name} {ms} ms, {share}" for name, ms, share in rows)
-    picture = inline(
-        lambda: waterfall.figure(summary), "waterfall", "Waterfall of the critical path of a step", said
-    )
     waits = (
         f"AllReduce, all passes: {summary.allreduce_transfer_ms:.2f} ms of transfer, and"
         f" {summary.allreduce_wait_ms:.2f} ms in which a rank waits for the last one."
@@ -162,8 +163,7 @@ def _breakdown(summary: Summary) -> Section:
         "breakdown",
         "Where the step goes",
         [
-            Picture(picture, "What held the step up at every moment, in the mean over all steps."),
-            Table("The same in numbers.", ["component", "ms", "share"], rows),
+            *parts.step(summary.step_time_ms.mean, summary.components),
             Table(
                 "How busy lanes are; for GPUs in the mean, and the extremes over ranks.",
                 ["lanes", "busy", "over ranks, %"],
@@ -217,6 +217,31 @@ def _accepted(summary: Summary) -> Section:
     return Section("acceptance", "Tokens a step", blocks)
 
 
+def _not_known(answer: Answer) -> list[Section]:
+    """What moves throughput of all that is not known, the most first, with where it comes from."""
+    if answer.total is None:
+        return []
+    found = answer.total
+    shown = found.swings[:MOST_SWINGS]
+    caption = (
+        f"{found.parameters} parameters are not known exactly, {len(found.swings)} of them move throughput"
+        f" alone; the {len(shown)} that move it most, each from its P5 to its P95, the others at their best."
+    )
+    head = ["not known", "P5", "tok/s there", "P95", "tok/s there", "source"]
+    rows = [_swing_row(swing) for swing in shown]
+    table = Table(caption, head, rows, words=[1, 3, 5])
+    return [Section("unknown", "What is not known, by how much it moves the answer", [table])] if rows else []
+
+
+def _swing_row(swing: Swing) -> tuple[str, ...]:
+    ends = zip(swing.values, swing.tok_s, strict=True)
+    return (
+        swing.name,
+        *(cell for drawn, tok_s in ends for cell in (value(drawn), number(tok_s))),
+        swing.basis,
+    )
+
+
 def _figures(answer: Answer) -> Section:
     """The figures behind the step, first those whose uncertainty moves it most."""
     step_s = answer.summary.step_time_ms.mean / 1e3
@@ -261,54 +286,13 @@ def _cost_row(cost: StepCost, step_s: float) -> tuple[str, ...]:
     )
 
 
-def _assumptions(answer: Answer) -> list[Section]:
-    assumed = answer.setup.scenario.assumptions
-    if not assumed:
-        return []
-    return [Section("assumptions", "What the scenario assumes", [Points(assumed)])]
-
-
-def _notes(answer: Answer) -> Section:
-    lines = report.reading_notes(answer) + report.played_notes(answer)
-    return Section("notes", "To be known", [Points(lines)])
-
-
 def _provenance(answer: Answer) -> Section:
     scenario, samples = answer.setup.scenario, answer.setup.machine.samples
     rows = [
-        ("specdec-sim", __version__),
         ("seed", str(scenario.seed)),
         ("engine", answer.engine.value),
         ("runs and steps", f"{answer.summary.runs:,} and {answer.summary.steps:,}"),
         ("changes to the scenario", "; ".join(answer.overrides) or "none"),
-        ("SHA-256 of catalog and tables", digests.tables()),
-        ("SHA-256 of the simulator", digests.code()),
         *([("SHA-256 of the measured file", samples.sha256)] if samples is not None else []),
-        ("Python", platform.python_version()),
-        *((name, version(name)) for name in digests.LIBRARIES),
     ]
-    return Section(
-        "provenance",
-        "Where this comes from",
-        [
-            Table(
-                "The same versions, seed and hashes give the same numbers.",
-                ["what", "value"],
-                rows,
-                words=[1],
-            ),
-            Folded(
-                "The scenario as it was resolved",
-                files.as_json(without_folders(scenario.model_dump(mode="json"))),
-            ),
-        ],
-    )
-
-
-def without_folders(value: Any) -> Any:
-    """*value*, as JSON has it, with files named but not where they lie on this machine."""
-    if isinstance(value, dict):
-        return {key: without_folders(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [without_folders(each) for each in value]
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+    return parts.provenance(rows, [parts.resolved(scenario)])

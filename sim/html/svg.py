@@ -14,6 +14,8 @@ from sim.pictures import STYLE
 
 INK = "#1b1c1d"
 """Stands for the text colour of the page."""
+LEAST_SCALE = 0.75
+"""Of a picture on a small screen, which scrolls where it has not even that: its letters are read then."""
 INK_STYLE = {
     "text.color": INK,
     "axes.edgecolor": INK,
@@ -42,7 +44,9 @@ def inline(draw: Callable[[], Figure], name: str, title: str, description: str) 
     body = _NAMED.sub(lambda found: f"{found[0]}{name}-", body)
     width = _SIZE.search(body)
     assert width is not None
-    opening = f'role="img" aria-labelledby="{name}-title {name}-description" style="max-width: {width[1]}pt"'
+    least = LEAST_SCALE * float(width[1])
+    size = f"max-width: {width[1]}pt; min-width: {least:g}pt"
+    opening = f'role="img" aria-labelledby="{name}-title {name}-description" style="{size}"'
     body = _SIZE.sub(f"{opening} ", body, count=1)
     said = (
         f'<title id="{name}-title">{escape(title)}</title>'

@@ -16,6 +16,11 @@ from sim.levers.objects import FORMAT_VERSION
 from sim.levers.words import table_of
 from sim.report import render
 
+FAIR_NOTE = (
+    "fair: the mean over all orders in which they may be made (Shapley), so that these multiply to the whole;"
+    " brackets: both ends of the range of acceptance lengths. What they cost is not in it."
+)
+
 
 def investment_lines(found: Returns) -> list[str]:
     """The combinations of a plan, and what each investment is worth."""
@@ -24,12 +29,7 @@ def investment_lines(found: Returns) -> list[str]:
     parts += [Text(f"{each.name}: {each.title}") for each in found.plan.investments]
     if found.plan.beside is not None:
         parts.append(Text(f"{found.plan.beside.name}: {found.plan.beside.title}"))
-    parts.append(
-        Text(
-            "fair: the mean over all orders in which they may be made (Shapley), so that these multiply to"
-            " the whole; brackets: both ends of the range of acceptance lengths. What they cost is not in it."
-        )
-    )
+    parts.append(Text(FAIR_NOTE))
     parts += [Text(f"Assumed: {assumption}") for assumption in found.plan.assumptions]
     return render(parts)
 

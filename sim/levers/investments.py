@@ -82,6 +82,8 @@ class Returns:
     """All combinations of a plan."""
 
     plan: Plan
+    base: Setup
+    """With nothing made."""
     returns: Mapping[Held, Return]
     beside: Mapping[Held, Return]
     """The same with what is shown beside them; empty where nothing is."""
@@ -159,7 +161,7 @@ def play(prepared: Prepared, advance: Callable[[], None] = lambda: None) -> Retu
     """Play every combination with the same luck; *advance* is called after each."""
     returns = {held: _return(setup, advance) for held, setup in prepared.setups.items()}
     beside = {held: _return(setup, advance) for held, setup in prepared.beside.items()}
-    return Returns(prepared.plan, returns, beside, _worths(prepared.plan, returns))
+    return Returns(prepared.plan, prepared.setups[Held()], returns, beside, _worths(prepared.plan, returns))
 
 
 def _return(setup: Setup, advance: Callable[[], None]) -> Return:

@@ -40,7 +40,7 @@ def overhead(studies: Sequence[Study]) -> list[RenderableType]:
         ]
         table.add_row(Text(parts.study.name), *cells, "" if claim is None else _claimed(claim))
     verdicts = [
-        Text(f"{parts.study.name}: {_weighed(parts)} {_dominates(parts.host, parts.rest)}")
+        Text(f"{parts.study.name}: {_weighed(parts)} {_sentence(dominates(parts.host, parts.rest))}")
         for parts in compared
     ]
     return [table, Text(OVERHEAD_NOTE + (ARTICLES_NOTE if any(claims) else "")), *verdicts]
@@ -80,10 +80,14 @@ def _weighed(parts: WeighedParts) -> str:
     return "Host and experts weigh about the same."
 
 
-def _dominates(host: Effect, rest: Effect) -> str:
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."
+
+
+def dominates(host: Effect, rest: Effect) -> str:
     """Whether overhead is more than half of the step, counted as host work, or as the articles do."""
     if (host.share or 0.0) > 0.5:
-        return "Overhead dominates, host work alone."
+        return "overhead dominates, host work alone"
     if (rest.share or 0.0) > 0.5:
-        return "Overhead dominates as the articles count it, all but the experts, but not as host work."
-    return "Overhead does not dominate, however it is counted."
+        return "overhead dominates as the articles count it, all but the experts, but not as host work"
+    return "overhead does not dominate, however it is counted"

@@ -15,12 +15,11 @@ from sim.levers.kinds import Degree, Group
 from sim.levers.study import Study
 from sim.levers.words import change
 
-PANEL_WIDTH = 6.4
+WIDTH = 8.0
 BAR_INCHES = 0.27
 FRAME_INCHES = 2.6
 MARGIN = 1.3
 """Of the axis beyond the longest bar, for its label."""
-WORSE, BETTER, TENTH = (matplotlib.colormaps[pictures.COLOURS](at) for at in (0.95, 0.1, 0.55))
 
 
 class Bar(NamedTuple):
@@ -40,7 +39,11 @@ def write(studies: Sequence[Study], folder: Path) -> list[str]:
 
 def _figures(studies: Sequence[Study]) -> Iterator[tuple[str, Figure]]:
     for study in studies:
-        yield "tornado" if len(studies) == 1 else f"tornado-{study.name}", tornado(study)
+        figure = tornado(study)
+        base = f"{study.name}: {study.base.tok_s:.0f} tok/s as it is"
+        title = pictures.wrapped([study.setup.scenario.question, base], WIDTH)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=9)
+        yield "tornado" if len(studies) == 1 else f"tornado-{study.name}", figure
 
 
 def tornado(study: Study) -> Figure:
@@ -48,7 +51,7 @@ def tornado(study: Study) -> Figure:
     levers, choices = _levers(study), _choices(study)
     rows = [max(1, len(bars)) for bars in (levers, choices)]
     height = min(pictures.LARGEST, FRAME_INCHES + BAR_INCHES * sum(rows))
-    figure = Figure(figsize=(PANEL_WIDTH * 1.25, height), layout="constrained")
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     above, below = figure.subplots(2, sharex=True, height_ratios=rows)
     _draw(above, levers)
     _draw(below, choices)
@@ -60,9 +63,6 @@ def tornado(study: Study) -> Figure:
     above.set_title("levers", fontsize=9, loc="left")
     below.set_title("choices instead of the scenario's", fontsize=9, loc="left")
     _legend(figure, above)
-    base = f"{study.name}: {study.base.tok_s:.0f} tok/s as it is"
-    title = pictures.wrapped([study.setup.scenario.question, base], PANEL_WIDTH * 1.25)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=9)
     return figure
 
 
@@ -87,11 +87,11 @@ def _choices(study: Study) -> list[Bar]:
 
 def _draw(axes: Axes, bars: list[Bar]) -> None:
     for at, bar in enumerate(bars):
-        axes.barh(at, bar.better, height=0.7, color=BETTER)
+        axes.barh(at, bar.better, height=0.7, color=pictures.BETTER)
         if bar.tenth is not None:
-            axes.barh(at, bar.tenth, height=0.7, color=TENTH)
+            axes.barh(at, bar.tenth, height=0.7, color=pictures.SLIGHTLY_BETTER)
         if bar.worse is not None:
-            axes.barh(at, bar.worse, height=0.7, color=WORSE)
+            axes.barh(at, bar.worse, height=0.7, color=pictures.WORSE)
         side = 1 if bar.better >= 0 else -1
         text = change(1 + bar.better) + ("" if bar.free is None else f"; free {change(1 + bar.free)}")
         axes.annotate(
@@ -104,11 +104,15 @@ def _draw(axes: Axes, bars: list[Bar]) -> None:
             fontsize=7,
         )
     axes.set_yticks(range(len(bars)), [bar.name for bar in bars], fontsize=8)
-    axes.axvline(0, color="0.2", linewidth=0.8)
+    axes.axvline(0, color=matplotlib.rcParams["axes.edgecolor"], linewidth=0.8)
     axes.set_ylim(-0.6, max(1, len(bars)) - 0.4)
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
-    labels = {"50 % worse": WORSE, "10 % better": TENTH, "50 % better; below: instead": BETTER}
+    labels = {
+        "50 % worse": pictures.WORSE,
+        "10 % better": pictures.SLIGHTLY_BETTER,
+        "50 % better; below: instead": pictures.BETTER,
+    }
     handles = [axes.barh(0, 0, color=colour, label=name) for name, colour in labels.items()]
     figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=8, frameon=False)

@@ -9,12 +9,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from sim.levers.alternatives import follows_from_tree
+from sim.levers.drivers import Drivers
 from sim.levers.kinds import Degree, Group
 from sim.levers.overhead import overhead
 from sim.levers.played import RUNS, STEPS
 from sim.levers.study import Study
 from sim.levers.tables import alternatives, beside, impossible, single
-from sim.levers.words import change, per_cent, table_of
+from sim.levers.words import change, per_cent, table_of, value
 from sim.report import drafting_line, render
 
 MOST_SCENARIOS = 6
@@ -46,17 +47,17 @@ def lines(studies: Sequence[Study]) -> list[str]:
     parts: list[RenderableType] = [
         Text(line)
         for letter, study in zip(ascii_uppercase, studies, strict=False)
-        for line in _head(study, f"{letter}  " if len(studies) > 1 else "")
+        for line in head(study, f"{letter}  " if len(studies) > 1 else "")
     ]
     parts.append(Text(LUCK_NOTE))
     parts += [Text(), single(studies[0]) if len(studies) == 1 else beside(studies), Text()]
     parts += [*overhead(studies), Text()]
-    parts += [Text(line) for study in studies for line in _overlapped(study)]
+    parts += [Text(line) for study in studies for line in overlapped(study)]
     parts += [Text(), alternatives(studies)]
     parts += [Text(line) for study in studies for line in impossible(study, len(studies) > 1)]
     for study in studies:
         parts += _drivers(study, len(studies) > 1)
-    parts += [Text(), *(Text(line) for line in _notes(studies))]
+    parts += [Text(), *(Text(line) for line in notes(studies))]
     return render(parts, REPORT_WIDTH)
 
 
@@ -71,25 +72,25 @@ def _drivers(study: Study, named: bool) -> list[RenderableType]:
         swing = driver.swing
         ends = [
             cell
-            for value, tok_s in zip(swing.values, swing.tok_s, strict=True)
-            for cell in (_value(value), f"{tok_s:.1f}")
+            for drawn, tok_s in zip(swing.values, swing.tok_s, strict=True)
+            for cell in (value(drawn), f"{tok_s:.1f}")
         ]
         table.add_row(Text(swing.name), f"{driver.total:.2f}", f"{driver.first:.2f}", *map(Text, ends))
+    return [Text(), table, Text(drivers_note(found))]
+
+
+def drivers_note(found: Drivers) -> str:
+    """What the indices mean, and how much of the variance they are about."""
     asked = per_cent(min(1.0, found.asked_share))
-    note = (
+    return (
         "Total Sobol indices: the share of throughput's variance that stays when all but this is known; of"
         f" {found.parameters} unknowns the {len(found.drivers)} that move it most alone hold {asked} of it."
         " tok/s are of the mean step, without noise."
     )
-    return [Text(), table, Text(note)]
 
 
-def _value(value: object) -> str:
-    """A drawn value, in few digits where it is a number."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _head(study: Study, letter: str) -> list[str]:
+def head(study: Study, letter: str) -> list[str]:
+    """The question, the machine, and throughput as it is; *letter* stands before it."""
     setup, base = study.setup, study.base
     machine = setup.machine
     requests = "" if setup.requests == 1 else f"{setup.requests} x "
@@ -101,7 +102,7 @@ def _head(study: Study, letter: str) -> list[str]:
     ]
 
 
-def _overlapped(study: Study) -> list[str]:
+def overlapped(study: Study) -> list[str]:
     """Levers that others run beside: the critical path promises more than there is."""
     base, found = study.base.tok_s, []
     for effect in study.effects:
@@ -114,7 +115,8 @@ def _overlapped(study: Study) -> list[str]:
     return [f"{study.name}: overlap takes back what Amdahl promises for {', '.join(found)}."] if found else []
 
 
-def _notes(studies: Sequence[Study]) -> Iterator[str]:
+def notes(studies: Sequence[Study]) -> Iterator[str]:
+    """What a reader must know about all numbers."""
     yield DEGREES_NOTE
     yield TRANSFER_NOTE
     yield AMDAHL_NOTE

@@ -22,7 +22,7 @@ MOST_WITH_SHARES = 3
 def single(study: Study) -> Table:
     """One scenario's levers, the largest of each group first."""
     table = table_of("tok/s if it were", "of step", *(d.title for d in Degree), "Amdahl", "elasticity")
-    for lever in _in_order([study]):
+    for lever in in_order([study]):
         if lever is None:
             table.add_row("")
             continue
@@ -46,7 +46,7 @@ def beside(studies: Sequence[Study]) -> Table:
     names = [*shares, *(DEGREE_NAMES[degree] for degree in shown)]
     heads = [f"{at} {name}" if name == names[0] else name for at in ascii_uppercase[:count] for name in names]
     table = table_of("tok/s if it were", *heads, gap=1)
-    for lever in _in_order(studies):
+    for lever in in_order(studies):
         if lever is None:
             table.add_row("")
             continue
@@ -61,7 +61,7 @@ def beside(studies: Sequence[Study]) -> Table:
     return table
 
 
-def _in_order(studies: Sequence[Study]) -> list[Lever | None]:
+def in_order(studies: Sequence[Study]) -> list[Lever | None]:
     """Levers group by group, the largest first by the first scenario that has it; None between groups."""
     found: list[Lever | None] = []
     for group in Group:
@@ -85,15 +85,8 @@ def alternatives(studies: Sequence[Study]) -> Table:
     letters = ascii_uppercase[:count] if count > 1 else " "
     heads = [head for at in letters for head in ((f"{at} tok/s".strip(), "") if in_full else (at,))]
     table = table_of("instead", *heads, *([""] if count <= MOST_IN_FULL else []))
-    names = dict.fromkeys(
-        (alternative.choice.kind, alternative.choice.name)
-        for study in studies
-        for alternative in study.alternatives
-        if alternative.tok_s is not None
-    )
-    kinds = list(dict.fromkeys(kind for kind, _ in names))
-    for key in sorted(names, key=lambda key: kinds.index(key[0])):
-        found = [_chosen(study, key) for study in studies]
+    for key in choice_keys(studies):
+        found = [chosen(study, key) for study in studies]
         pairs = [_chosen_cells(study, each) for study, each in zip(studies, found, strict=True)]
         cells = [cell for pair in pairs for cell in (pair if in_full else pair[1:])]
         notes = dict.fromkeys(each.note for each in found if each is not None and each.note)
@@ -101,7 +94,20 @@ def alternatives(studies: Sequence[Study]) -> Table:
     return table
 
 
-def _chosen(study: Study, key: tuple[str, str]) -> Alternative | None:
+def choice_keys(studies: Sequence[Study]) -> list[tuple[str, str]]:
+    """Kind and name of every choice that can be simulated somewhere, those of a kind together."""
+    names = dict.fromkeys(
+        (alternative.choice.kind, alternative.choice.name)
+        for study in studies
+        for alternative in study.alternatives
+        if alternative.tok_s is not None
+    )
+    kinds = list(dict.fromkeys(kind for kind, _ in names))
+    return sorted(names, key=lambda key: kinds.index(key[0]))
+
+
+def chosen(study: Study, key: tuple[str, str]) -> Alternative | None:
+    """What the choice of this kind and name does to *study*; None where it has no such choice."""
     return next((a for a in study.alternatives if (a.choice.kind, a.choice.name) == key), None)
 
 

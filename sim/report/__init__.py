@@ -3,7 +3,7 @@
 from sim.report.causes import cause_rows
 from sim.report.drafting import drafting_line, drafting_notes
 from sim.report.notes import captured_note, played_notes, reading_notes
-from sim.report.tables import QUANTILES, lane_rows, latency_lines, quantity_rows
+from sim.report.tables import QUANTILES, lane_rows, latency_lines, quantities
 from sim.report.unknowns import range_lines
 from sim.report.whole import headline, lines
 from sim.report.words import BAR_WIDTH, number, percent, render, with_half_width
@@ -22,7 +22,7 @@ __all__ = [
     "number",
     "percent",
     "played_notes",
-    "quantity_rows",
+    "quantities",
     "range_lines",
     "reading_notes",
     "render",

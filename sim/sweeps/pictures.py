@@ -40,10 +40,12 @@ def _figures(result: SweepResult) -> Iterator[tuple[str, Figure]]:
     axes = result.plan.axes
     several = [at for at, axis in enumerate(axes) if len(axis.values) > 1]
     for across, up in itertools.combinations(several, 2):
-        yield f"map_{axes[across].name}_{axes[up].name}", heat_map(result, across, up)
+        figure = heat_map(result, across, up)
+        yield f"map_{axes[across].name}_{axes[up].name}", _titled(figure, result, {across, up})
     for at in several:
         beside = next((other for other in several if other != at), None)
-        yield f"curve_{axes[at].name}", curves(result, at, beside)
+        shown = {at, *([] if beside is None else [beside])}
+        yield f"curve_{axes[at].name}", _titled(curves(result, at, beside), result, shown)
 
 
 def heat_map(result: SweepResult, across: int, up: int) -> Figure:
@@ -61,7 +63,6 @@ def heat_map(result: SweepResult, across: int, up: int) -> Figure:
     figure.colorbar(image, ax=plot, label=QUANTITY)
     _ticks(plot, x, y)
     _mark(plot, result, cells, values)
-    plot.set_title(_title(result, {across, up}, width), fontsize=9, loc="left")
     figure.supxlabel(_legend(result), fontsize=8, x=0.01, ha="left")
     return figure
 
@@ -115,18 +116,25 @@ def _mark(plot: Axes, result: SweepResult, cells: NDArray[np.int64], values: NDA
             )
 
 
-def _title(result: SweepResult, shown: set[int], width: float) -> str:
-    """The question, and where the axes that are not shown are held."""
+def _titled(figure: Figure, result: SweepResult, shown: set[int]) -> Figure:
+    """*figure* under the question, and where the axes that are not *shown* stand."""
+    at = held(result, shown)
+    lines = [result.plan.question, *([f"at {', '.join(at)}"] if at else [])]
+    title = pictures.wrapped(lines, float(figure.get_size_inches()[0]))
+    figure.axes[0].set_title(title, fontsize=9, loc="left")
+    return figure
+
+
+def held(result: SweepResult, shown: set[int]) -> list[str]:
+    """The best cell's values of the axes that are not *shown*."""
     assert result.ranking is not None
     plan = result.plan
     home = positions_of(plan, result.ranking.best)
-    held = [
+    return [
         f"{axis.name} = {axis.values[home[at]].label}"
         for at, axis in enumerate(plan.axes)
         if at not in shown and len(axis.values) > 1
     ]
-    lines = [plan.question, *([f"at {', '.join(held)}"] if held else [])]
-    return pictures.wrapped(lines, width)
 
 
 def _legend(result: SweepResult) -> str:
@@ -144,7 +152,7 @@ def curves(result: SweepResult, at: int, beside: int | None) -> Figure:
     axis = plan.axes[at]
     figure = Figure(figsize=CURVE_SIZE, layout="constrained")
     plot = figure.subplots()
-    for line, (label, cells) in enumerate(_lines(result, at, beside)):
+    for line, (label, cells) in enumerate(lines_of(result, at, beside)):
         _line(plot, result, axis, line, label, cells)
     if axis.numeric:
         _numeric_ticks(plot, axis)
@@ -156,15 +164,13 @@ def curves(result: SweepResult, at: int, beside: int | None) -> Figure:
     plot.grid(alpha=0.3)
     if beside is not None:
         # By hand: of its own accord matplotlib leaves out labels that begin with an underscore.
-        labels = [label for label, _ in _lines(result, at, beside)]
+        labels = [label for label, _ in lines_of(result, at, beside)]
         plot.legend(plot.lines, labels, title=plan.axes[beside].title, fontsize=8, title_fontsize=8)
-    shown = {at, *([] if beside is None else [beside])}
-    plot.set_title(_title(result, shown, CURVE_SIZE[0]), fontsize=9, loc="left")
     figure.supxlabel("line: mean over runs; band: P5 to P95 of single runs", fontsize=8, x=0.01, ha="left")
     return figure
 
 
-def _lines(result: SweepResult, at: int, beside: int | None) -> list[tuple[str, list[int]]]:
+def lines_of(result: SweepResult, at: int, beside: int | None) -> list[tuple[str, list[int]]]:
     """The lines to draw: a label and the cells along axis *at*."""
     plan = result.plan
     assert result.ranking is not None

@@ -41,7 +41,7 @@ SMALL_MS = 0.05
 
 def lines(result: SweepResult) -> list[str]:
     """The whole report."""
-    parts: list[RenderableType] = [Text("\n".join(_head(result))), Text()]
+    parts: list[RenderableType] = [Text("\n".join(head(result))), Text()]
     if result.ranking is not None:
         parts += [grid(result), Text(), *(Text(line) for line in verdict(result))]
         parts += [Text(line) for line in explanation(result)]
@@ -50,7 +50,8 @@ def lines(result: SweepResult) -> list[str]:
     return render(parts)
 
 
-def _head(result: SweepResult) -> list[str]:
+def head(result: SweepResult) -> list[str]:
+    """The question, the axes, what was changed in all cells, and how many there are."""
     plan = result.plan
     spans = [f"{axis.name}: {', '.join(value.label for value in axis.values)}" for axis in plan.axes]
     count = len(plan.cells)
@@ -117,10 +118,7 @@ def verdict(result: SweepResult) -> list[str]:
     """The best cell and those not distinguishable from it."""
     assert result.ranking is not None
     ranking, plan = result.ranking, result.plan
-    found = result.results[ranking.best].summary
-    width = found["throughput_tok_s"]["half_width"]
-    value = number(found["throughput_tok_s"]["mean"]) + ("" if width is None else f" +- {width:.1f}")
-    best = [f"Best (*): {label(plan, plan.cells[ranking.best])}: {value} tok/s."]
+    best = [f"Best (*): {label(plan, plan.cells[ranking.best])}: {best_tok_s(result)} tok/s."]
     if len(result.results) == 1:
         return best
     if ranking.verdicts[ranking.best].half_width_tok_s is None:
@@ -130,6 +128,14 @@ def verdict(result: SweepResult) -> list[str]:
         return [*best, "Every other cell is distinguishably slower (paired runs, 95 % for all together)."]
     named = _named(result, ranking.not_distinguishable)
     return [*best, f"Not distinguishable from it (=; paired runs, 95 % for all together): {named}."]
+
+
+def best_tok_s(result: SweepResult) -> str:
+    """Throughput of the best cell, with its interval."""
+    assert result.ranking is not None
+    spread = result.results[result.ranking.best].summary["throughput_tok_s"]
+    width = spread["half_width"]
+    return number(spread["mean"]) + ("" if width is None else f" +- {width:.1f}")
 
 
 def _nearly(result: SweepResult) -> list[str]:
@@ -148,17 +154,22 @@ def _named(result: SweepResult, cells: list[int]) -> str:
 
 def explanation(result: SweepResult) -> list[str]:
     """Along each axis through the best cell: whether it lies inside, and what the next cells cost."""
+    return [line for lines_ in around(result) for line in lines_]
+
+
+def around(result: SweepResult) -> list[list[str]]:
+    """The same axis by axis: where the best cell lies on it, then a line for each move from there."""
     several = [found for found in neighbourhoods(result) if len(found.axis.values) > 1]
-    return [line for found in several for line in _around(found, [f for f in several if f is not found])]
+    return [_around(found, [f for f in several if f is not found]) for found in several]
 
 
 def _around(found: Neighbourhood, others: list[Neighbourhood]) -> list[str]:
     held = ", ".join(f"{other.axis.name} = {other.label}" for other in others)
     moves = [f"  to {move.label}: {_because(move)}" for move in found.moves]
-    return [f"{found.axis.name}{f' at {held}' if held else ''}: {_where(found)}.", *moves]
+    return [f"{found.axis.name}{f' at {held}' if held else ''}: {where(found)}.", *moves]
 
 
-def _where(found: Neighbourhood) -> str:
+def where(found: Neighbourhood) -> str:
     """Where on its axis the best cell lies, as far as the runs can tell."""
     beside = [label for label in found.plateau if label != found.label]
     plateau = f"; about as good: {', '.join(beside)}" if beside else ""

@@ -1,66 +1,34 @@
-"""Pages to hand on: what they say, that nothing is fetched, and that everyone can read them."""
+"""Pages to hand on, of every command: nothing is fetched, and everyone can read them."""
 
 from __future__ import annotations
 
 import re
-import statistics
-import subprocess
-import sys
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 
 import browser
 import pytest
-from builders import small_setup
-from texts import GOOD
+from pages import NASTY, NASTY_PAGES, PAGES, html, page
 
-from sim.answer import Answer, answer
-from sim.choices import EngineName
-from sim.html import run_page
-from sim.html.page import Folded, Page, Paragraph, Points, Section, Table, render
-from sim.scenario import Anchor
+from sim import pictures
+from sim.html import parts
+from sim.html.page import MOST_AT_ONCE, Folded, Page, Paragraph, Picture, Points, Section, Table, render
 
-SCENARIOS = {
-    "tree": (),
-    "anchored": (),
-    "a range": ("acceptance={mean_length: 4.4, mean_length_range: [3.5, 5]}",),
-    "one run": ("runs=1",),
-    "plain batch": ("tree.budget=0", "acceptance={length: 1}", "load.concurrency=4", "runs=6"),
-    "one rank": ("gpus=1",),
-    "two streams": ("model=kimi_k2_6_nvfp4",),
-}
-ANCHORS = {
-    "anchored": Anchor(tok_s=303, acceptance_length=4.4, source="an article"),
-    "a range": Anchor(tok_s_range=(575, 770), source="an estimate"),
-}
-any_scenario = pytest.mark.parametrize("name", SCENARIOS)
-SCREENS = [(width, "", scheme) for width in (320, 360, 1400) for scheme in ("light", "dark")]
-PAPER = (680, "print", "light")
-"""A4 less its margins, in CSS pixels."""
-VOID = {"meta", "link", "br", "path", "use", "image", "rect"}
+any_page = pytest.mark.parametrize("name", PAGES)
+SCREENS = [(width, "", "light") for width in (320, 390, 1280)]
+SCREENS += [(390, "", "dark"), (680, "print", "light")]
+"""The last is A4 less its margins, in CSS pixels."""
+VOID = {"wbr", "meta", "link", "br", "path", "use", "image", "rect"}
 LEAST_CONTRAST = 4.5
 """Of text against what lies behind it (WCAG 2, level AA)."""
-
-
-@cache
-def answered(name: str) -> Answer:
-    setup = small_setup(*SCENARIOS[name])
-    said = {"anchor": ANCHORS.get(name), "assumptions": ("The host is idle otherwise.",)}
-    return answer(replace(setup, scenario=setup.scenario.model_copy(update=said)))
-
-
-@cache
-def page(name: str) -> Page:
-    return run_page.page(answered(name))
-
-
-@cache
-def html(name: str) -> str:
-    return render(page(name))
+LEAST_CONTRAST_OF_BARS = 3.0
+"""The same of what is drawn."""
+DARK = "#15171a"
 
 
 class Elements(HTMLParser):
@@ -102,7 +70,11 @@ def elements(name: str) -> Elements:
     return Elements(html(name))
 
 
-@any_scenario
+def tables(name: str) -> list[Table]:
+    return [each for section in page(name).sections for each in section.blocks if isinstance(each, Table)]
+
+
+@any_page
 def test_a_page_is_whole_and_its_ids_are_its_own(name: str) -> None:
     found = elements(name).found
     ids = Counter(attributes["id"] for _, attributes in found if "id" in attributes)
@@ -113,7 +85,7 @@ def test_a_page_is_whole_and_its_ids_are_its_own(name: str) -> None:
     assert {each[1:] for each in wanted if each.startswith("#")} <= ids.keys()
 
 
-@any_scenario
+@any_page
 def test_a_page_names_nothing_that_would_be_fetched(name: str) -> None:
     places = ("src", "href", "xlink:href", "srcset", "data", "poster", "action")
     for tag, attributes in elements(name).found:
@@ -123,10 +95,11 @@ def test_a_page_names_nothing_that_would_be_fetched(name: str) -> None:
     assert not re.search(r"@import|url\((?!#)", html(name))
 
 
-@any_scenario
+@any_page
 def test_pictures_are_told_to_those_who_do_not_see_them(name: str) -> None:
     pictures = elements(name).named("svg")
-    assert len(pictures) == 4
+    blocks = [each for section in page(name).sections for each in section.blocks]
+    assert len(pictures) == sum(isinstance(block, Picture) for block in blocks)
     for attributes in pictures:
         assert attributes["role"] == "img"
         title, description = (attributes["aria-labelledby"] or "").split()
@@ -136,92 +109,103 @@ def test_pictures_are_told_to_those_who_do_not_see_them(name: str) -> None:
             assert len(said[1].strip()) > 10
 
 
-@any_scenario
+@any_page
 def test_tables_have_heads_and_captions_and_rows_have_names(name: str) -> None:
-    tables = [
-        block for section in page(name).sections for block in section.blocks if isinstance(block, Table)
-    ]
-    assert len(elements(name).named("table")) == len(tables) >= 4
-    for table in tables:
+    found = tables(name)
+    assert len(elements(name).named("table")) == len(found) >= 1
+    for table in found:
         assert table.caption
         assert all(len(row) == len(table.head) for row in table.rows)
         assert table.rows
+        assert set(table.groups) <= set(range(len(table.rows)))
+        assert not table.groups or 0 in table.groups
     scopes = Counter(attributes["scope"] for attributes in elements(name).named("th"))
-    assert scopes == {"col": sum(len(t.head) for t in tables), "row": sum(len(t.rows) for t in tables)}
+    assert scopes["col"] == sum(len(table.head) for table in found)
+    assert scopes["row"] == sum(len(table.rows) for table in found)
+    assert scopes["rowgroup"] == sum(len(table.groups) for table in found)
 
 
-@any_scenario
+@any_page
+def test_whatever_may_scroll_is_reached_by_keyboard_and_has_a_name(name: str) -> None:
+    regions = [a for tag, a in elements(name).found if "wide" in (a.get("class") or "").split()]
+    assert len(regions) == len(elements(name).named("table")) + len(elements(name).named("svg"))
+    for attributes in regions:
+        assert attributes["tabindex"] == "0"
+        assert attributes["role"] == "group"
+        assert attributes.get("aria-label") or attributes.get("aria-labelledby")
+    long = sum("long" in (attributes["class"] or "").split() for attributes in regions)
+    assert long == sum(len(table.rows) > MOST_AT_ONCE for table in tables(name))
+
+
+@any_page
+def test_no_markup_is_shown_as_text(name: str) -> None:
+    assert not [word for word in elements(name).words if re.search(r"</?[a-z]|&[a-z]+;", word)]
+
+
+def test_names_may_break_behind_their_dots_and_underscores() -> None:
+    table = Table("Names.", ["name"], [["a.b_c"], ["1.5 is <no> name"]])
+    shown = render(Page("?", [], [], [Section("a", "A", [table])]))
+    assert "a.<wbr>b_<wbr>c" in shown
+    assert "1.<wbr>5 is &lt;no&gt; name" in shown
+
+
+@any_page
 def test_headings_follow_one_another(name: str) -> None:
     levels = [int(tag[1]) for tag, _ in elements(name).found if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1
-    assert set(levels[1:]) == {2}
+    assert 1 not in levels[1:]
+    assert all(after <= before + 1 for before, after in pairwise(levels))
     (root,) = elements(name).named("html")
     assert root["lang"] == "en"
 
 
-@any_scenario
-def test_the_answer_is_two_sentences_with_the_numbers_of_the_run(name: str) -> None:
-    summary, said = answered(name).summary, page(name).answer
+@any_page
+def test_the_question_is_answered_in_two_sentences(name: str) -> None:
+    said = page(name).answer
     assert len(said) == 2
     assert all(sentence.endswith(".") and sentence.count(". ") == 0 for sentence in said)
-    assert f"{summary.throughput_tok_s.mean:.1f}" in said[0].replace(",", "")
-    first = next(iter(summary.components))
-    assert f"{100 * summary.components[first]:.1f} % for {first.value}" in said[1]
+    assert page(name).question in elements(name).words
 
 
-def test_what_was_published_stands_beside_the_prediction() -> None:
-    compared = answered("anchored").comparison
-    assert compared is not None
-    words = " ".join(elements("anchored").words)
-    assert "Published: an article." in words
-    assert f"303 {compared.predicted_tok_s:.1f} {100 * compared.error:+.1f} %" in " ".join(words.split())
-    assert "The host is idle otherwise." in words
-    assert "Published beside predicted" not in html("tree")
-    assert "from the middle" in html("a range")
-
-
-def test_figures_come_in_the_order_in_which_they_move_the_step() -> None:
-    (section,) = (section for section in page("tree").sections if section.anchor == "figures")
-    table = section.blocks[1]
+@any_page
+def test_a_page_says_where_it_comes_from(name: str) -> None:
+    last = page(name).sections[-1]
+    assert last.anchor == "provenance"
+    table = last.blocks[0]
     assert isinstance(table, Table)
-    moves = [float(row[1].removesuffix(" %")) for row in table.rows]
-    assert moves == sorted(moves, reverse=True)
-    assert moves[0] > 0
-    assert all(row[6] for row in table.rows)
+    told = {row[0]: row[1] for row in table.rows}
+    assert {"specdec-sim", "seed", "SHA-256 of catalog and tables", "numpy"} <= told.keys()
+    assert all(told.values())
 
 
-def test_the_timeline_is_of_the_step_nearest_to_the_median() -> None:
-    found = answered("tree")
-    step = run_page.middling_step(found)
-    recorded = found.experiment.in_full[0].steps.step_ns.tolist()
-    assert step.step_ns == recorded[step.index]
-    median = statistics.median(found.experiment.step_ns.tolist())
-    assert abs(step.step_ns - median) == min(abs(each - median) for each in recorded)
-    assert f"Timeline of step {step.index} of run 0" in html("tree")
+@pytest.mark.parametrize("name", ["run", "levers", "levers, side by side", "investments", "sweep", "compare"])
+def test_the_same_results_leave_the_same_bytes(name: str) -> None:
+    assert render(PAGES[name]()) == html(name)
 
 
-def test_text_is_text_whatever_it_holds() -> None:
-    nasty = '</title><script>alert("x")</script> & <b>'
-    blocks = [Paragraph(nasty), Points([nasty]), Folded(nasty, nasty), Table(nasty, [nasty], [[nasty]])]
-    shown = render(Page(nasty, [nasty], [nasty], [Section("a", nasty, blocks)]))
+@pytest.mark.parametrize("name", NASTY_PAGES)
+def test_what_users_write_is_text_on_every_page(name: str) -> None:
+    shown = render(NASTY_PAGES[name]())
     assert "<script" not in shown
-    assert Elements(shown).words.count(nasty) >= 10
+    assert "<b>" not in shown
+    assert sum(NASTY in words for words in Elements(shown).words) >= 3
+
+
+def test_text_is_text_in_every_kind_of_block() -> None:
+    table = Table(NASTY, [NASTY], [[NASTY]], groups={0: NASTY})
+    blocks = [Paragraph(NASTY), Points([NASTY]), Folded(NASTY, NASTY), table]
+    shown = render(Page(NASTY, [NASTY], [NASTY], [Section("a", NASTY, blocks)]))
+    assert "<script" not in shown
+    assert Elements(shown).words.count(NASTY) >= 11
 
 
 def test_a_page_names_files_but_no_folders_of_this_machine() -> None:
     found = {"a": "/home/me/runs.csv", "b": ["/x/y.yaml", "x/y", 3, None], "c": {"d": "tokens/s"}}
-    assert run_page.without_folders(found) == {
+    assert parts.without_folders(found) == {
         "a": "runs.csv",
         "b": ["y.yaml", "x/y", 3, None],
         "c": {"d": "tokens/s"},
     }
-
-
-def test_engines_and_repetition_leave_the_same_page() -> None:
-    assert render(run_page.page(answered("tree"))) == html("tree")
-    by_simpy = answer(answered("tree").setup, EngineName.SIMPY)
-    same = replace(by_simpy, engine=EngineName.BATCH, replayed=answered("tree").replayed)
-    assert render(run_page.page(same)) == html("tree")
 
 
 def luminance(colour: str) -> float:
@@ -230,33 +214,67 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+def contrast(one: str, other: str) -> float:
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("behind", ["page", "panel"])
 @pytest.mark.parametrize("text", ["ink", "soft", "accent"])
 def test_text_stands_out_from_what_lies_behind_it(scheme: int, behind: str, text: str) -> None:
     style = (resources.files("sim.html") / "templates/style.css").read_text()
     colours = [dict(re.findall(r"--(\w+): (#\w{6});", part)) for part in style.split(":root {")[1:3]]
-    low, high = sorted(luminance(colours[scheme][each]) for each in (text, behind))
-    assert (high + 0.05) / (low + 0.05) >= LEAST_CONTRAST
+    assert contrast(colours[scheme][text], colours[scheme][behind]) >= LEAST_CONTRAST
+
+
+@pytest.mark.parametrize("behind", ["#ffffff", DARK])
+def test_bars_stand_out_from_light_and_dark_pages(behind: str) -> None:
+    bars = (pictures.BETTER, pictures.SLIGHTLY_BETTER, pictures.WORSE, pictures.WHOLE_COLOUR)
+    assert min(contrast(bar, behind) for bar in bars) >= LEAST_CONTRAST_OF_BARS
 
 
 needs_chromium = pytest.mark.skipif(browser.program() is None, reason="chromium is not installed")
+CONTRASTS = """(() => {
+  const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+  const light = (c) => 0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]);
+  const behind = (e) => {
+    const c = parts(getComputedStyle(e).backgroundColor);
+    return c.length === 3 || c[3] === 1 ? c : behind(e.parentElement);
+  };
+  const own = (e) => [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+  return [...document.querySelectorAll("body *")].filter((e) => !e.closest("svg") && own(e)).map((e) => {
+    const [low, high] = [light(parts(getComputedStyle(e).color)), light(behind(e))].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  });
+})()"""
+"""Of each element with text of its own and the first opaque colour behind it."""
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Tab]:
+    """One browser for all pages."""
+    with browser.opened(tmp_path_factory.mktemp("profile")) as found:
+        yield found
 
 
 @needs_chromium
-@any_scenario
-def test_a_browser_shows_a_page_without_a_word_of_complaint(name: str, tmp_path: Path) -> None:
+@any_page
+def test_a_browser_shows_a_page_without_a_word_of_complaint(
+    name: str, tab: browser.Tab, tmp_path: Path
+) -> None:
     path = tmp_path / "page.html"
     path.write_text(html(name))
-    with browser.opened(tmp_path / "profile") as tab:
-        for width, media, scheme in [*SCREENS, PAPER]:
-            tab.resize(width)
-            tab.prefer(media, scheme)
-            tab.open(path)
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width, (width, media)
-            assert tab.evaluate("document.title") == page(name).question
-            assert fetched(tab) == [path.as_uri()]
-            assert complaints(tab) == []
+    for width, media, scheme in SCREENS:
+        tab.resize(width)
+        tab.prefer(media, scheme)
+        tab.open(path)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width, (width, media)
+        assert tab.evaluate("document.title") == page(name).question
+        assert min(tab.evaluate(CONTRASTS)) >= LEAST_CONTRAST, (media, scheme)
+        assert fetched(tab) == [path.as_uri()]
+        assert complaints(tab) == []
 
 
 def fetched(tab: browser.Tab) -> list[str]:
@@ -270,56 +288,43 @@ def complaints(tab: browser.Tab) -> list[str]:
 
 
 @needs_chromium
-def test_a_browser_that_finds_fault_says_so(tmp_path: Path) -> None:
+def test_a_browser_that_finds_fault_says_so(tab: browser.Tab, tmp_path: Path) -> None:
     """The checks above can fail: each fault, put into a page, is found."""
     path = tmp_path / "page.html"
     faults = '<img src="missing.png"><script>console.error("x")</script><p style="width: 50rem">wide</p>'
-    path.write_text(html("tree").replace("</main>", f"{faults}</main>"))
-    with browser.opened(tmp_path / "profile") as tab:
-        tab.resize(360)
-        tab.open(path)
-        assert tab.evaluate("document.documentElement.scrollWidth") > 360
-        assert fetched(tab) == [path.as_uri(), (tmp_path / "missing.png").as_uri()]
-        assert len(complaints(tab)) >= 2
+    faults += '<p style="color: #999">pale</p>'
+    path.write_text(html("investments").replace("</main>", f"{faults}</main>"))
+    tab.resize(390)
+    tab.prefer()
+    tab.open(path)
+    assert tab.evaluate("document.documentElement.scrollWidth") > 390
+    assert fetched(tab) == [path.as_uri(), (tmp_path / "missing.png").as_uri()]
+    assert len(complaints(tab)) >= 2
+    assert min(tab.evaluate(CONTRASTS)) < LEAST_CONTRAST
 
 
 @needs_chromium
-def test_pictures_take_the_ink_of_the_page(tmp_path: Path) -> None:
+def test_a_long_table_scrolls_by_itself_and_is_printed_whole(tab: browser.Tab, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    path.write_text(html("tree"))
+    path.write_text(html("sweep"))
+    hidden = (
+        "(() => { const e = document.querySelector('.long'); return e.scrollHeight - e.clientHeight; })()"
+    )
+    for media, scrolls in (("", True), ("print", False)):
+        tab.prefer(media)
+        tab.open(path)
+        assert (tab.evaluate(hidden) > 0) == scrolls
+
+
+@needs_chromium
+def test_pictures_take_the_ink_of_the_page(tab: browser.Tab, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(html("run"))
     ink = (
         "getComputedStyle(document.querySelector('#throughput-xtick_1 path, #throughput-xtick_1 use')).stroke"
     )
-    with browser.opened(tmp_path / "profile") as tab:
-        for scheme, colour in (("light", "rgb(27, 28, 29)"), ("dark", "rgb(233, 235, 238)")):
-            tab.prefer(scheme=scheme)
-            tab.open(path)
-            assert tab.evaluate("getComputedStyle(document.body).color") == colour
-            assert tab.evaluate(ink) == colour
-
-
-def test_the_command_writes_a_page_and_refuses_what_cannot_be_one(tmp_path: Path) -> None:
-    (tmp_path / "small.yaml").write_text(GOOD)
-    command = [sys.executable, "-m", "sim", "run", "small.yaml"]
-    done = subprocess.run(
-        [*command, "--html", "there/page.html"], cwd=tmp_path, text=True, capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Report to hand on: there/page.html" in done.stdout
-    assert "A scenario that is right in every line?" in (tmp_path / "there/page.html").read_text()
-    (tmp_path / "a_file").write_text("")
-    for name, problem in (
-        ("page.pdf", "page.pdf: expected a name that ends in .html or .htm"),
-        ("there", "there: expected a name"),
-        ("a_file/page.html", "a_file is a file, not a folder"),
-    ):
-        refused = subprocess.run(
-            [*command, "--runs", "1000000", "--html", name],
-            cwd=tmp_path,
-            text=True,
-            capture_output=True,
-            check=False,
-        )
-        assert refused.returncode == 2
-        assert problem in refused.stderr
-        assert len(refused.stderr.splitlines()) == 1
+    for scheme, colour in (("light", "rgb(27, 28, 29)"), ("dark", "rgb(233, 235, 238)")):
+        tab.prefer(scheme=scheme)
+        tab.open(path)
+        assert tab.evaluate("getComputedStyle(document.body).color") == colour
+        assert tab.evaluate(ink) == colour

@@ -37,16 +37,18 @@ HIDING = DRAFTS[:3]
 @st.composite
 def benches(draw: st.DrawFn, drafts: tuple[tuple[str, ...], ...] = DRAFTS) -> LeverBench:
     """A few steps of a small model, drafted and launched in any way."""
-    load = draw(
-        st.fixed_dictionaries({"concurrency": st.integers(1, 3), "context": st.integers(100, 20_000)})
-    )
-    prefill = draw(st.sampled_from(("false", "true")))
+    wanted = {
+        "concurrency": st.integers(1, 3),
+        "context_tokens": st.integers(100, 20_000),
+        "prefill": st.sampled_from(("false", "true")),
+    }
+    load = draw(st.fixed_dictionaries(wanted))
     setup = small_setup(
         f"stack={draw(st.sampled_from(STACKS))}",
         *draw(st.sampled_from(drafts)),
         *draw(st.sampled_from(MACHINES)),
         f"gpus={draw(st.sampled_from((1, 2, 8)))}",
-        f"load={{concurrency: {load['concurrency']}, context_tokens: {load['context']}, prefill: {prefill}}}",
+        *(f"load.{key}={value}" for key, value in load.items()),
         f"seed={draw(st.integers(0, 99))}",
         layers=draw(st.integers(2, 5)),
     )

@@ -42,7 +42,7 @@ MACHINES = {
     "tree on the GPU, native": ("tree.builder=gpu", "stack=native"),
     "plain": ("tree.budget=0",),
     "chain": ("tree.shape=chain", "tree.budget=7"),
-    "four requests with prefill": ("load={prefill: true, concurrency: 4}",),
+    "four requests with prefill": ("load.prefill=true", "load.concurrency=4"),
     "kernel by kernel": ("tree.budget=16",),
     "one GPU": ("gpus=1",),
     "PCIe": ("gpu=rtx_pro_6000_server", "interconnect=pcie5_dual_socket", "host=epyc_dual"),

@@ -1,0 +1,1 @@
+"""Scenarios against one another: how much faster, how sure, and where the difference arises."""
