@@ -11,6 +11,8 @@ MOST_CARRIED_MIB := 64
 READY := $(VENV)/.ready
 SCENARIOS := $(sort $(basename $(notdir $(wildcard scenarios/*.yaml))))
 COMPARED := b300_now b300_strong_drafter b300_native_engine
+PULLED := b300_now b300_strong_drafter
+CALIBRATED := b300_strong_drafter b300_strong_drafter_native --to b300_now,pro6000_now
 SWEEPS := $(sort $(basename $(notdir $(wildcard scenarios/sweeps/*.yaml))))
 
 .PHONY: run test cuda-test cuda-mutants gpu-wheels lint format bench results schema clean
@@ -54,7 +56,10 @@ results: $(READY)
 	for name in $(SCENARIOS); do $(BIN)/python -m sim run scenarios/$$name.yaml --quiet || exit 1; done
 	for name in $(SWEEPS); do $(BIN)/python -m sim sweep scenarios/sweeps/$$name.yaml --restart --quiet || exit 1; done
 	$(BIN)/python -m sim compare $(COMPARED) --no-pictures --quiet
+	$(BIN)/python -m sim levers $(PULLED) --no-pictures --quiet
+	$(BIN)/python -m sim levers --investments --quiet
 	$(BIN)/python -m sim validate --learn validation/residuals.csv --quiet
+	$(BIN)/python -m sim calibrate $(CALIBRATED) --no-pictures --quiet
 
 schema: $(READY)
 	$(BIN)/python -m sim schema > scenarios/scenario.schema.json

@@ -51,3 +51,41 @@ def test_one_reference_is_reproduced_to_the_byte(tmp_path: Path) -> None:
     subprocess.run(command, cwd=ROOT, check=True)
     for file in ("summary.json", "report.txt"):
         assert (tmp_path / name / file).read_bytes() == (ROOT / "results" / name / file).read_bytes()
+
+
+def test_levers_are_pulled_at_what_is_run() -> None:
+    folder = ROOT / "results/levers/b300_now-b300_strong_drafter"
+    found = json.loads((folder / "levers.json").read_text())
+    for one in found["scenarios"]:
+        summary = json.loads((ROOT / f"results/{one['name']}/summary.json").read_text())
+        assert one["tok_s"] == pytest.approx(summary["throughput_tok_s"]["mean"], rel=0.02)
+        for name, share in summary["breakdown"].items():
+            assert one["critical_path"].get(name, 0) == pytest.approx(share, abs=0.01)
+
+
+def test_what_is_claimed_of_the_calibration_is_what_was_found() -> None:
+    folder = ROOT / "results/calibrations/b300_strong_drafter-b300_strong_drafter_native"
+    found = json.loads((folder / "calibration.json").read_text())
+    readme = (ROOT / "README.md").read_text()
+    for one in found["forecasts"]:
+        after = one["after"]
+        (row,) = [
+            line
+            for line in readme.splitlines()
+            if line.startswith(f"| `{one['name']}` | {one['predicted_tok_s']:.0f}")
+        ]
+        for text in (
+            f"{after['p50']:.0f}",
+            f"{after['p25']:.0f}-{after['p75']:.0f}",
+            f"{after['p5']:.0f}-{after['p95']:.0f}",
+            f"{100 * one['claim']['inside']:.0f} %",
+        ):
+            assert f"| {text} |" in row
+        assert one["claim"]["lies"].removesuffix(" interval") in row
+        summary = json.loads((ROOT / f"results/{one['name']}/summary.json").read_text())
+        assert one["predicted_tok_s"] == pytest.approx(summary["throughput_tok_s"]["mean"], rel=0.02)
+    for one in found["measurements"]:
+        ends = one["by_the_others"]
+        assert one["inside"] is True
+        assert f"{one['published_tok_s']:g} " in readme
+        assert f"{ends['p5']:.0f}-{ends['p95']:.0f}" in readme
