@@ -29,7 +29,7 @@ from sim.setup import Setup
 from sim.simulate import Simulation
 
 TRIES = 100
-RUNS = 24
+RUNS = 16
 FALSE_ALARMS = 8
 """Of 100 tries; at 99 % one is expected, and nine have a chance of one in a million."""
 COMMON = Certainty(Pairing.COMMON, 0.99)
@@ -38,7 +38,7 @@ INDEPENDENT = Certainty(Pairing.INDEPENDENT, 0.99)
 
 @cache
 def small() -> Setup:
-    return small_setup("load.output_tokens=200", "acceptance={mean_length: 4.4, request_sd: 0.4}")
+    return small_setup("load.output_tokens=100", "acceptance={mean_length: 4.4, request_sd: 0.4}")
 
 
 def of_seed(setup: Setup, seed: int) -> Setup:
