@@ -142,6 +142,14 @@ def test_verdicts(by: list[float], verdict: Verdict) -> None:
     assert found.throughput_tok_s.log_ratio.mean == pytest.approx(-np.mean(np.log(by)), abs=1e-6)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_side_that_never_varies_leaves_no_correlation(turned: bool) -> None:
+    rest = [0] * (COUNT - 1)
+    still, varied = runs_of([(10, 44, [7, *rest])] * 3), runs_of([(10, 44, [ns, *rest]) for ns in (5, 6, 7)])
+    sides = (varied, still) if turned else (still, varied)
+    assert pair(*sides, Certainty(Pairing.COMMON, 0.99)).correlation is None
+
+
 def test_the_ratio_is_the_geometric_mean_with_its_interval() -> None:
     found = slowed([1.1, 1.2, 1.3, 1.2, 1.15]).throughput_tok_s
     assert found.ratio_interval is not None
