@@ -141,12 +141,9 @@ def test_the_same_twice_is_the_same_to_the_byte(folder: Path) -> None:
     [
         ((), "Missing argument"),
         (("small.yaml",), "give 2 to 6 scenarios, got 1"),
-        (("small.yaml",) * 7, "give 2 to 6 scenarios, got 7"),
         (("small.yaml", "b300_nwo"), "did you mean 'b300_now'"),
-        (("nowhere.yaml", "small.yaml"), "no such file"),
         (("small.yaml", "native.yaml", "--set", "tree.budgte=3"), "budgte"),
         (("small.yaml", "native.yaml", "--runs", "0"), "--runs"),
-        (("small.yaml", "native.yaml", "--seed", "-1"), "--seed"),
         (("small.yaml", "native.yaml", "--set", "gpus=3"), "gpus"),
     ],
 )
@@ -160,8 +157,7 @@ def test_mistakes_are_named_with_exit_code_2(folder: Path, arguments: tuple[str,
     assert not (folder / "results").exists()
 
 
-@pytest.mark.parametrize("when_s", [0.2, 3.0])
-def test_an_interrupt_writes_nothing(folder: Path, when_s: float) -> None:
+def test_an_interrupt_writes_nothing(folder: Path) -> None:
     command = [sys.executable, "-m", "sim", "compare", "b300_strong_drafter_eager", "b300_now"]
     process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     there = folder / "results/compare"
@@ -169,7 +165,7 @@ def test_an_interrupt_writes_nothing(folder: Path, when_s: float) -> None:
     # The folder is made when the work begins.
     while not there.exists() and time.monotonic() < until:
         time.sleep(0.05)
-    time.sleep(when_s)
+    time.sleep(1)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr

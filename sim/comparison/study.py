@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from sim.comparison.differences import KeyDifference, differences
 from sim.comparison.intervals import Certainty, Pairing
 from sim.comparison.paired import Pair, pair
 from sim.comparison.runs import Runs, play_runs
-from sim.comparison.unknown import Unknown, draw_together, unknown
+from sim.comparison.unknown import Drawn, Unknown, draw_together, unknown
 from sim.draws import RandomStream
 from sim.scenario import build, changed, edited
 from sim.setup import Setup, resolve
@@ -121,24 +122,32 @@ class Task:
         """Play and draw; *advance* hears of every run and draw."""
         sides = [_played(entrant, advance) for entrant in self.entrants]
         certainty = Certainty(self.pairing, CONFIDENCE).each_of(len(sides) - 1)
-        drawn = None
-        if self.draws:
-            seed = self.entrants[0].setup.scenario.seed
-            setups = [(side.entrant.setup, side.runs) for side in sides]
-            drawn = draw_together(setups, self.draws, seed, advance)
+        drawn = self._drawn(sides, advance)
+        found = [] if drawn is None else [unknown(drawn[0], one, certainty.confidence) for one in drawn[1:]]
         others = tuple(
-            Against(
-                side=side,
-                differences=differences(sides[0].entrant.setup.scenario, side.entrant.setup.scenario),
-                other_luck=_other_luck(sides[0], side),
-                pair=pair(sides[0].runs, side.runs, certainty),
-                unknown=None if drawn is None else unknown(drawn[0], drawn[place], certainty.confidence),
-            )
-            for place, side in enumerate(sides[1:], 1)
+            _against(sides[0], side, certainty, not_known)
+            for side, not_known in zip_longest(sides[1:], found)
         )
         return Study(
             first=sides[0], others=others, pairing=self.pairing, draws=self.draws, changes=self.changes
         )
+
+    def _drawn(self, sides: Sequence[Side], advance: Callable[[], None]) -> list[Drawn] | None:
+        """The draws of all *sides*; None where that was not asked for, or all is known."""
+        if not self.draws:
+            return None
+        setups = [(side.entrant.setup, side.runs) for side in sides]
+        return draw_together(setups, self.draws, setups[0][0].scenario.seed, advance)
+
+
+def _against(first: Side, side: Side, certainty: Certainty, found: Unknown | None) -> Against:
+    return Against(
+        side=side,
+        differences=differences(first.entrant.setup.scenario, side.entrant.setup.scenario),
+        other_luck=_other_luck(first, side),
+        pair=pair(first.runs, side.runs, certainty),
+        unknown=found,
+    )
 
 
 def _played(entrant: Entrant, advance: Callable[[], None]) -> Side:

@@ -105,6 +105,15 @@ def test_a_nanosecond_anywhere_ends_identity(runs: Runs, component: int, ns: int
     assert moved == [tuple(Component)[component]]
 
 
+@pytest.mark.parametrize("other", [(10, 45, [5, 1]), (11, 44, [5, 1]), (10, 44, [1, 5])])
+def test_other_tokens_steps_or_components_end_identity(other: tuple[int, int, list[int]]) -> None:
+    """Though every run takes as long."""
+    rest = [0] * (COUNT - 2)
+    steps, tokens, ns = other
+    a, b = runs_of([(10, 44, [5, 1, *rest])] * 5), runs_of([(steps, tokens, [*ns, *rest])] * 5)
+    assert not pair(a, b, Certainty(Pairing.COMMON, 0.99)).identical
+
+
 def slowed(by: list[float]) -> Pair:
     """Runs against runs that take *by* times as long, one by one."""
     rows = [(10, 44, [5_000_000, 1_000_000] + [0] * (COUNT - 2)) for _ in by]
@@ -131,6 +140,14 @@ def test_verdicts(by: list[float], verdict: Verdict) -> None:
     found = slowed(by)
     assert found.verdict is verdict
     assert found.throughput_tok_s.log_ratio.mean == pytest.approx(-np.mean(np.log(by)), abs=1e-6)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_side_that_never_varies_leaves_no_correlation(turned: bool) -> None:
+    rest = [0] * (COUNT - 1)
+    still, varied = runs_of([(10, 44, [7, *rest])] * 3), runs_of([(10, 44, [ns, *rest]) for ns in (5, 6, 7)])
+    sides = (varied, still) if turned else (still, varied)
+    assert pair(*sides, Certainty(Pairing.COMMON, 0.99)).correlation is None
 
 
 def test_the_ratio_is_the_geometric_mean_with_its_interval() -> None:

@@ -18,6 +18,7 @@ from hwmodels.work import GroupedExperts
 from sim.comparison.differences import KeyDifference, differences
 from sim.comparison.intervals import Certainty, Pairing
 from sim.comparison.paired import Pair, Verdict, pair
+from sim.comparison.report import answer
 from sim.comparison.runs import Runs, play_runs
 from sim.comparison.study import Entrant, Study, Task, entrants
 from sim.comparison.unknown import draw_together
@@ -27,9 +28,10 @@ from sim.graph import Component, IntArray
 from sim.means import MeanTimes, mean_times
 from sim.setup import Setup
 from sim.simulate import Simulation
+from sim.uncertainty.parameters import Parameters
 
 TRIES = 100
-RUNS = 24
+RUNS = 16
 FALSE_ALARMS = 8
 """Of 100 tries; at 99 % one is expected, and nine have a chance of one in a million."""
 COMMON = Certainty(Pairing.COMMON, 0.99)
@@ -38,7 +40,7 @@ INDEPENDENT = Certainty(Pairing.INDEPENDENT, 0.99)
 
 @cache
 def small() -> Setup:
-    return small_setup("load.output_tokens=200", "acceptance={mean_length: 4.4, request_sd: 0.4}")
+    return small_setup("load.output_tokens=100", "acceptance={mean_length: 4.4, request_sd: 0.4}")
 
 
 def of_seed(setup: Setup, seed: int) -> Setup:
@@ -139,8 +141,15 @@ def test_the_same_unknown_takes_the_same_quantile_in_both() -> None:
     )
 
 
-def test_all_is_known_where_nothing_is_drawn_from() -> None:
-    assert study_of(small(), small()).others[0].unknown is None
+def test_what_is_not_known_is_drawn_only_where_asked_and_only_where_there_is_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked_for_none = study_of(small(), small())
+    monkeypatch.setattr(Parameters, "of", classmethod(lambda cls, _: cls(())))
+    all_known = study_of(small(), small(), draws=16)
+    assert asked_for_none.others[0].unknown is all_known.others[0].unknown is None
+    assert "was not drawn" in answer(asked_for_none, "B", asked_for_none.others[0])
+    assert "all is known" in answer(all_known, "B", all_known.others[0])
 
 
 def test_several_are_compared_more_carefully_than_one() -> None:
