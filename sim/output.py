@@ -2,11 +2,12 @@
 
 ``summary.json`` and ``report.txt`` are small and kept; ``runs.csv`` and ``costs.csv`` hold
 every run and cost, ``steps.csv`` every step of the first runs; ``scenario.json`` is the
-scenario as it was resolved. Files appear whole or not at all.
+scenario as it was resolved, to be run again from any folder. Files appear whole or not at all.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import Enum
@@ -19,6 +20,7 @@ from sim.answer import Answer, Comparison, launch_counts
 from sim.causes import Explanation
 from sim.drafting import required_accuracy
 from sim.graph import Component, Op, Phase
+from sim.scenario import as_file_in
 from sim.setup import LaunchMode, Setup
 from sim.statistics import Spread, Summary
 from sim.uncertainty.posterior import Posterior
@@ -222,7 +224,8 @@ def write(answer: Answer, report: list[str], folder: Path) -> None:
     """Write every file of *answer* into *folder*."""
     files.replace(folder / "summary.json", files.as_json(summary_object(answer)) + "\n")
     files.replace(folder / "report.txt", "\n".join(report) + "\n")
-    files.replace(folder / "scenario.json", answer.setup.scenario.model_dump_json(indent=2) + "\n")
+    resolved = json.dumps(as_file_in(answer.setup.scenario, folder), indent=2, ensure_ascii=False)
+    files.replace(folder / "scenario.json", resolved + "\n")
     files.replace(folder / "runs.csv", files.csv_text(RUN_COLUMNS, _run_rows(answer)))
     files.replace(
         folder / "steps.csv", files.csv_text(step_columns(answer.summary.requests), _step_rows(answer))

@@ -7,6 +7,8 @@ changes a few lines; ``--set key=value`` edits the same mapping before validatio
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import Any, Self
@@ -279,7 +281,7 @@ class Regression(Strict):
     """What this scenario is slower than, and why."""
 
     since: str
-    """The scenario file that it is compared with."""
+    """The scenario that it is compared with: a file beside this one, or a shipped one's name."""
     causes: tuple[Cause, ...] = Field(min_length=1, max_length=6)
     candidates: tuple[Candidate, ...] = Field(default=(), max_length=6)
 
@@ -482,15 +484,43 @@ def _unknown(kind: Kind, name: str) -> str:
 
 def _with_paths(document: Document, folder: Path) -> Document:
     """*document* with the files it names (catalog entries, a trace) looked for beside it, in *folder*."""
-    data = dict(document.data)
+    data = _with_files(document.data, lambda key, name: _beside(key, name, folder))
+    return Document(document.file, data, document.places)
+
+
+def _with_files(data: dict[str, Any], moved: Callable[[KeyPath, str], str]) -> dict[str, Any]:
+    """*data* with the name of every file in it as *moved* says it."""
     for key in (*CATALOG_KEYS, *FILE_KEYS):
         owner = data.get(str(key[0])) if len(key) > 1 else data
         name = owner.get(str(key[-1])) if isinstance(owner, dict) else None
         is_file = isinstance(name, str) and (key in FILE_KEYS or name.endswith(".yaml"))
         if isinstance(owner, dict) and is_file:
-            moved = {**owner, str(key[-1]): str(folder / str(name))}
-            data = {**data, str(key[0]): moved} if len(key) > 1 else moved
-    return Document(document.file, data, document.places)
+            changed_owner = {**owner, str(key[-1]): moved(key, str(name))}
+            data = {**data, str(key[0]): changed_owner} if len(key) > 1 else changed_owner
+    return data
+
+
+def _beside(key: KeyPath, name: str, folder: Path) -> str:
+    """The file *name* in *folder*; for a scenario to compare with also a shipped one by its name."""
+    path = folder / name
+    if key == SINCE_KEY and not path.is_file() and name in shipped.names():
+        path = shipped.find(name)
+    return str(path)
+
+
+def as_file_in(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    """What a file in *folder* has to say to be *scenario*, wherever it is read from.
+
+    Files are named from there, shipped scenarios by name: the folder may go along with what it names.
+    """
+    return _with_files(scenario.model_dump(mode="json"), lambda _, name: _named_from(folder, name))
+
+
+def _named_from(folder: Path, name: str) -> str:
+    path = Path(name).resolve()
+    if path.parent == shipped.folder().resolve():
+        return path.stem
+    return Path(os.path.relpath(path, folder.resolve())).as_posix()
 
 
 def parse_override(text: str) -> tuple[str, Any, str]:

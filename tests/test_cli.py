@@ -123,6 +123,21 @@ def test_options_change_the_scenario(folder: Path) -> None:
     assert not (folder / "results/small").exists()
 
 
+def test_a_result_is_run_again_from_its_scenario_in_another_folder(folder: Path) -> None:
+    (folder / "my_gpu.yaml").write_text("extends: b300_sxm\ntitle: A B300 of my own\n")
+    options = ("--quiet", "--no-uncertainty")
+    sim("run", "small.yaml", "--set", "gpu=my_gpu.yaml", *options, "--out", "first", cwd=folder)
+    (folder / "other").mkdir()
+    again = sim("run", "../first/small/scenario.json", *options, cwd=folder / "other")
+    assert (again.returncode, again.stderr) == (0, "")
+    first, second = (
+        json.loads((folder / place / "summary.json").read_text())
+        for place in ("first/small", "other/results/scenario")
+    )
+    assert first["throughput_tok_s"] == second["throughput_tok_s"]
+    assert first["step_time_ms"] == second["step_time_ms"]
+
+
 def test_same_seed_same_bytes_whatever_the_hash_seed(folder: Path) -> None:
     outputs = []
     for hash_seed in ("0", "1", "random"):

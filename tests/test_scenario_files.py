@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from hwmodels.errors import DocumentError, HardwareError
 from sim import shipped
 from sim.article import noiseless_step
 from sim.errors import ScenarioError
-from sim.scenario import Scenario, load
+from sim.scenario import Scenario, as_file_in, load
 from sim.setup import resolve
 from sim.step import decode_step
 
@@ -504,3 +505,76 @@ def test_shipped_scenarios_load_and_ask_first(name: str) -> None:
     assert second.startswith("question: ")
     assert second.endswith("?")
     assert decode_step(resolve(load(path))).ops
+
+
+NAMES_FILES = """\
+question: 🧮 Does a scenario name files of every kind?
+gpu: my_gpu.yaml
+interconnect: nvlink5
+host: xeon_dual
+stack: sglang
+drafter: {block: 8, model: my_drafter.yaml}
+tree: {budget: 8}
+acceptance: {trace: logs/lengths.csv}
+load: {context_tokens: 2000, output_tokens: 40}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a scenario and every file that one may name."""
+    root = tmp_path / "project"
+    (root / "logs").mkdir(parents=True)
+    (root / "logs/lengths.csv").write_text("length\n3\n4\n5\n6\n")
+    (root / "my_gpu.yaml").write_text("extends: b300_sxm\ntitle: A B300 of my own\n")
+    (root / "my_drafter.yaml").write_text("extends: kimi_dflash\ntitle: A drafter of my own\n")
+    (root / "before.yaml").write_text(GOOD)
+    causes = "  causes: [{name: the GPU, keys: [gpu]}]\n"
+    (root / "mine.yaml").write_text(f"{NAMES_FILES}regression:\n  since: before.yaml\n{causes}")
+    (root / "shipped.yaml").write_text(f"{NAMES_FILES}regression:\n  since: b300_now\n{causes}")
+    return root
+
+
+def stored(scenario: Scenario, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "scenario.json"
+    path.write_text(json.dumps(as_file_in(scenario, folder), ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+def files_of(scenario: Scenario) -> list[Path]:
+    assert scenario.regression is not None
+    names = (scenario.gpu, scenario.drafter.model, scenario.acceptance.trace, scenario.regression.since)
+    return [Path(name or "").resolve() for name in names]
+
+
+@pytest.mark.parametrize("name", ["mine.yaml", "shipped.yaml"])
+@pytest.mark.parametrize("given_as", ["absolute", "relative"])
+def test_a_resolved_scenario_is_read_again_from_any_folder(
+    project: Path, name: str, given_as: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    before = load(project / name if given_as == "absolute" else Path(name))
+    files = files_of(before)
+    kept = stored(
+        before, project / "results/mine" if given_as == "absolute" else Path("results/mine")
+    ).resolve()
+    monkeypatch.chdir(project.parent)
+    for path in (kept, Path(os.path.relpath(kept))):
+        again = load(path)
+        assert files_of(again) == files
+        assert stored(again, kept.parent).read_text() == kept.read_text()
+        assert resolve(again).machine.gpu.title == "A B300 of my own"
+
+
+def test_a_resolved_scenario_goes_along_with_the_files_it_names(project: Path) -> None:
+    kept = stored(load(project / "mine.yaml"), project / "results/mine")
+    elsewhere = project.rename(project.with_name("moved"))
+    found = files_of(load(elsewhere / kept.relative_to(project)))
+    assert all(path.is_relative_to(elsewhere) and path.is_file() for path in found)
+
+
+def test_shipped_scenarios_are_named_and_not_looked_for_where_they_were(project: Path) -> None:
+    kept = stored(load(project / "shipped.yaml"), project / "results/mine")
+    assert json.loads(kept.read_text())["regression"]["since"] == "b300_now"
+    assert str(shipped.folder()) not in kept.read_text()
