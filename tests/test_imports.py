@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_no_simulation_uses_what_leaves_stored_results_valid(package: str) -> No
 
 def test_every_package_has_files() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in FILES} >= {"sim", "hwmodels"}
+
+
+def test_an_installed_package_has_every_package() -> None:
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    there = {".".join(path.parent.relative_to(ROOT).parts) for path in ROOT.glob("sim/**/__init__.py")}
+    assert there <= listed
+    # The others are data, from folders beside.
+    assert listed - there == {"sim.scenarios", "sim.cases", "hwmodels"}
 
 
 def test_cuda_stays_a_namespace() -> None:
