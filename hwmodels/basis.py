@@ -68,6 +68,12 @@ class Basis:
         return (floor + beyond * ratio) * US
 
     @property
+    def bandwidth_ratio(self) -> float:
+        """Achieved bandwidth of the GPU over that of the one whose tables it takes."""
+        there, here = self._measured_gpu, self.machine.gpu
+        return here.achieved_bandwidth_gb_s.value / there.achieved_bandwidth_gb_s.value
+
+    @property
     def achieved_bytes_s(self) -> float:
         """Bytes per second that dense kernels reach when weights come from DRAM."""
         return self.machine.gpu.achieved_bandwidth_gb_s.value * GB

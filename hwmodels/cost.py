@@ -60,6 +60,11 @@ class CostModel:
         self._links = LinkCost(self._basis)
         self._host = HostCost(machine)
 
+    @property
+    def bandwidth_ratio(self) -> float:
+        """Achieved bandwidth over that of the GPU whose tables are taken; 1 where they are its own."""
+        return self._basis.bandwidth_ratio
+
     def floor_seconds(self, work: GpuWork) -> float:
         """The datasheet bound of *work* on this GPU."""
         return self._basis.floor_seconds(work)

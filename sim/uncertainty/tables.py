@@ -11,8 +11,9 @@ from hwmodels import catalog
 from hwmodels.basis import measured_gpu
 from hwmodels.catalog import EntryT
 from hwmodels.cost import CostModel
+from hwmodels.estimate import Source
 from hwmodels.machine import Machine
-from hwmodels.uncertainty import unstated_spread
+from hwmodels.uncertainty import carried_spread, unstated_spread
 from hwmodels.work import AllReduce, Gemm, GqaAttention, GroupedExperts, MlaAttention, Work
 from sim.uncertainty.priors import Array
 
@@ -23,7 +24,8 @@ TABLED = (AllReduce, Gemm, GqaAttention, GroupedExperts, MlaAttention)
 def table_spreads(machine: Machine, works: Sequence[Work]) -> Array:
     """(works,) relative one-sigma uncertainty of what tables and fits say of *works*.
 
-    That of figures is not in it. A table that states no error is as uncertain as its source.
+    That of figures is not in it. A table that states no error is as uncertain as its source; one of another
+    GPU at least as uncertain as tables prove to be when carried so far.
     """
     costs = CostModel(certain(machine))
     return np.array([_spread(costs, work) for work in works])
@@ -31,9 +33,10 @@ def table_spreads(machine: Machine, works: Sequence[Work]) -> Array:
 
 def _spread(costs: CostModel, work: Work) -> float:
     estimate = costs.estimate(work)
-    if isinstance(work, TABLED) and estimate.seconds:
-        return max(estimate.spread, unstated_spread(estimate.source))
-    return estimate.spread
+    if not isinstance(work, TABLED) or not estimate.seconds:
+        return estimate.spread
+    carried = carried_spread(work, costs.bandwidth_ratio) if estimate.source is Source.SCALED else 0.0
+    return max(estimate.spread, unstated_spread(estimate.source), carried)
 
 
 def certain(machine: Machine) -> Machine:

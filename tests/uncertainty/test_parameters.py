@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hwmodels import catalog
+from hwmodels.cost import CostModel
 from hwmodels.estimate import Source
-from hwmodels.uncertainty import unstated_spread
+from hwmodels.uncertainty import carried_spread, unstated_spread
+from hwmodels.work import GroupedExperts
 from sim import shipped
 from sim.errors import ScenarioError
 from sim.scenario import load
 from sim.setup import resolve
+from sim.step import decode_step
 from sim.uncertainty.keys import KINDS, Where, is_luck
 from sim.uncertainty.parameters import Parameters, draws, entries
 from sim.uncertainty.priors import Choice, Lognormal, Normal, Ranged, Uniform
+from sim.uncertainty.tables import TABLED, table_spreads
 
 STRONG = resolve(load(shipped.find("b300_strong_drafter")))
 OF_STRONG = Parameters.of(STRONG)
@@ -58,6 +62,29 @@ def test_a_figure_without_a_range_is_as_uncertain_as_its_source() -> None:
     stack = STRONG.machine.stack.model_copy(update={"dispatch": changed})
     wide = Parameters.of(replace(STRONG, machine=replace(STRONG.machine, stack=stack)))
     assert wide["stack.dispatch.schedule_us"].prior == Lognormal(assumed.value, 0.35)
+
+
+def test_a_table_of_another_gpu_is_as_uncertain_as_tables_prove_to_be_when_carried_so_far() -> None:
+    setup = full_setup()
+    works = list(decode_step(setup).works)
+    spreads = {}
+    for there in ("b300_sxm", "b200_sxm", "rtx_pro_6000_server"):
+        gpu = setup.machine.gpu.model_copy(update={"measured_as": there})
+        machine = replace(setup.machine, gpu=gpu)
+        costs = CostModel(machine)
+        assert costs.bandwidth_ratio == pytest.approx(
+            gpu.achieved_bandwidth_gb_s.value / catalog.gpu(there).achieved_bandwidth_gb_s.value
+        )
+        spreads[there] = table_spreads(machine, works)
+        for work, spread in zip(works, spreads[there].tolist(), strict=True):
+            if costs.estimate(work).source is Source.SCALED and isinstance(work, TABLED):
+                assert spread >= carried_spread(work, costs.bandwidth_ratio)
+                assert spread >= unstated_spread(Source.SCALED)
+    experts = [at for at, work in enumerate(works) if isinstance(work, GroupedExperts)]
+    own, near, far = (spreads[gpu][experts] for gpu in spreads)
+    assert (own < near).all()
+    assert near == pytest.approx(unstated_spread(Source.SCALED))
+    assert (far > 0.7).all()
 
 
 def test_a_range_of_mean_lengths_is_uniform_unless_the_scenario_says_more() -> None:
