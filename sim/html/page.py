@@ -130,5 +130,5 @@ def _breakable(name: str) -> Markup:
 
 
 def _typeset(value: object) -> object:
-    """Text of terminal reports, which have no sign for plus or minus."""
-    return value.replace("+-", "±") if type(value) is str else value
+    """Text of terminal reports, which have no sign for plus or minus and break no lines before a %."""
+    return value.replace("+-", "±").replace(" %", "\u00a0%") if type(value) is str else value

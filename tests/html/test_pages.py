@@ -149,6 +149,11 @@ def test_names_may_break_behind_their_dots_and_underscores() -> None:
     assert "1.<wbr>5 is &lt;no&gt; name" in shown
 
 
+def test_a_number_stays_with_its_per_cent() -> None:
+    shown = render(Page("?", [], ["It is 5.0 +- 0.1 %."], []))
+    assert "It is 5.0 ± 0.1\u00a0%." in shown
+
+
 @any_page
 def test_headings_follow_one_another(name: str) -> None:
     levels = [int(tag[1]) for tag, _ in elements(name).found if re.fullmatch(r"h\d", tag)]
