@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from hwmodels import catalog
+from sim import __version__
 
 PRESENTATION = frozenset(
     {
@@ -35,6 +36,11 @@ LIBRARIES = ("numba", "numpy", "scipy", "simpy")
 def tables() -> str:
     """SHA-256 over the catalog and the measured tables."""
     return _of_files(catalog.DATA, catalog.DATA.rglob("*"))
+
+
+def provenance() -> dict[str, str]:
+    """What a result was made with."""
+    return {"specdec_sim": __version__, "tables_sha256": tables()}
 
 
 @cache

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hwmodels.estimate import Estimate, Source
-from sim import __version__, digests, files
+from sim import digests, files
 from sim.answer import Answer, Comparison, launch_counts
 from sim.causes import Explanation
 from sim.drafting import required_accuracy
@@ -71,8 +71,7 @@ def summary_object(answer: Answer) -> dict[str, Any]:
         "overrides": list(answer.overrides),
         "interrupted": answer.interrupted is not None,
         "provenance": {
-            "specdec_sim": __version__,
-            "tables_sha256": digests.tables(),
+            **digests.provenance(),
             **({"measured_sha256": samples.sha256} if samples is not None else {}),
         },
     }
@@ -105,7 +104,9 @@ def _calibration(posterior: Posterior | None) -> dict[str, Any]:
     if posterior is None:
         return {}
     seen = [one._asdict() for one in posterior.observations]
-    return {"calibration": {"file": posterior.file, "sha256": posterior.sha256, "measurements": seen}}
+    where = {} if posterior.stored is None else posterior.stored._asdict()
+    known = {"effective_sample_size": posterior.effective_sample_size, "measurements": seen}
+    return {"calibration": {**where, **known}}
 
 
 def _band(band: Band) -> dict[str, float]:

@@ -52,6 +52,12 @@ class Setup:
     trace: Trace | None = None
     posterior: Posterior | None = None
 
+    @property
+    def system(self) -> str:
+        """The machine and engine, as published cases name them: ``8x b300_sxm, sglang``."""
+        machine = self.machine
+        return f"{machine.ranks}x {machine.gpu.name}, {machine.stack.name}"
+
     @cached_property
     def costs(self) -> CostModel:
         """The cost model of the machine."""

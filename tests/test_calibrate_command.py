@@ -49,7 +49,13 @@ Calibrated = tuple[Path, subprocess.CompletedProcess[str]]
 def test_a_scenario_learns_from_its_own_anchor(calibrated: Calibrated) -> None:
     folder, done = calibrated
     assert done.returncode == 0, done.stderr
-    for words in ("Learnt from 1 published measurement", "small", "300.0", "host costs", "lacking.system"):
+    for words in (
+        "Learnt from 1 published measurement",
+        "small",
+        "300.0",
+        "host costs",
+        "discrepancy.",
+    ):
         assert words in done.stdout
     assert max(map(len, done.stdout.splitlines()[:-1])) <= 110
     there = folder / "results/calibrations/small"
@@ -94,7 +100,7 @@ def test_a_file_names_its_calibration_from_where_it_lies(calibrated: Calibrated)
     done = sim("run", "inside/own.yaml", "--runs", "5", cwd=folder)
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
-    assert "what is left possible by measurements (small 300 tok/s)" in said
+    assert "Drawn from what measurements leave possible (small 300 tok/s;" in said
     assert "and with what the model lacks" in said
 
 

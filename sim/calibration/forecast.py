@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.calibration.inference import Normal, Pool, line, quantiles
-from sim.calibration.joint import Sight, Unknowns
+from sim.calibration.inference import ImportanceSample, Normal, linearised, quantiles
+from sim.calibration.joint import ForwardModel, Unknowns
 from sim.calibration.observed import Predicted
 from sim.graph import Component
 from sim.scenario import Anchor
@@ -61,7 +61,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Open:
+class VarianceShare:
     """What one unknown holds of the variance that is left."""
 
     unknown: Parameter
@@ -80,24 +80,26 @@ class Forecast:
     claim: Claim | None
     largest: tuple[Component, float]
     """The component that holds the step up most, and its share."""
-    open: tuple[Open, ...]
+    open: tuple[VarianceShare, ...]
     """The largest share first."""
 
     @property
-    def lacking(self) -> float:
+    def discrepancy(self) -> float:
         """Share of what is open that no figure stands for: what the model lacks."""
-        return sum(one.share for one in self.open if one.unknown.where is Where.MODEL)
+        return sum(one.share for one in self.open if one.unknown.where is Where.DISCREPANCY)
 
     @property
-    def decides(self) -> Open | None:
+    def decides(self) -> VarianceShare | None:
         """The modelled unknown that holds most of what is open; None where nothing does."""
-        return next((one for one in self.open if one.unknown.where is not Where.MODEL), None)
+        return next((one for one in self.open if one.unknown.where is not Where.DISCREPANCY), None)
 
 
-def forecast(sight: Sight, found: Pool, unknowns: Unknowns, advance: Callable[[], None]) -> Forecast:
-    """The Forecast of *sight* by the draws that were *found*."""
-    predicted, weights = sight.predicted, found.weights()
-    tok_s = np.exp(sight.logs(found.values, unknowns, advance))
+def forecast(
+    forward: ForwardModel, found: ImportanceSample, unknowns: Unknowns, advance: Callable[[], None]
+) -> Forecast:
+    """The Forecast of *forward* by the draws that were *found*."""
+    predicted, weights = forward.predicted, found.weights()
+    tok_s = np.exp(forward.logs(found.values, unknowns, advance))
     components, step_s = predicted.prediction.components, predicted.prediction.step_s
     largest = max(components, key=components.__getitem__)
     anchor = predicted.setup.scenario.anchor
@@ -108,31 +110,32 @@ def forecast(sight: Sight, found: Pool, unknowns: Unknowns, advance: Callable[[]
         after=Interval.of(tok_s, weights),
         claim=None if anchor is None else claim(anchor, tok_s, weights),
         largest=(largest, components[largest] / step_s),
-        open=still_open(sight, found.posterior, unknowns, advance),
+        open=still_open(forward, found.posterior, unknowns, advance),
     )
 
 
 def claim(anchor: Anchor, tok_s: Array, weights: Array) -> Claim:
     """*anchor* beside draws of *tok_s* with *weights*."""
     low, high = anchor.tok_s_range or (anchor.published_tok_s, anchor.published_tok_s)
-    below, above = float(weights @ (tok_s < low)), float(weights @ (tok_s > high))
-    return Claim(anchor, (low, high), below, 1 - below - above, above)
+    below, above = tok_s < low, tok_s > high
+    shares = (float(weights @ where) for where in (below, ~(below | above), above))
+    return Claim(anchor, (low, high), *shares)
 
 
 def still_open(
-    sight: Sight, posterior: Normal, unknowns: Unknowns, advance: Callable[[], None]
-) -> tuple[Open, ...]:
+    forward: ForwardModel, posterior: Normal, unknowns: Unknowns, advance: Callable[[], None]
+) -> tuple[VarianceShare, ...]:
     """What holds the variance of log tok/s that is left, linearised in the middle of the posterior.
 
     An unknown's share is the covariance of its part with the whole.
     """
 
     def model(normals: Array) -> Array:
-        return sight.logs(normals, unknowns, advance)[:, None]
+        return forward.logs(normals, unknowns, advance)[:, None]
 
-    slopes = line(model, posterior.mean).slopes[0]
+    slopes = linearised(model, posterior.mean).slopes[0]
     parts = slopes * (posterior.covariance @ slopes)
     whole = float(parts.sum())
     shares = (parts / whole).tolist() if whole else parts.tolist()
-    found = [Open(item, share) for item, share in zip(unknowns.items, shares, strict=True) if share]
+    found = [VarianceShare(item, share) for item, share in zip(unknowns.items, shares, strict=True) if share]
     return tuple(sorted(found, key=lambda one: -one.share))

@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.calibration.inference import Pool
+from hwmodels.catalog import Kind
+from sim.calibration.inference import ImportanceSample
 from sim.calibration.joint import Unknowns
 from sim.families import Family
-from sim.uncertainty.keys import WORK, Where, slug
+from sim.uncertainty.keys import KINDS, WORK, Where, slug
 from sim.uncertainty.parameters import Parameter
 
 Array = NDArray[np.float64]
@@ -30,17 +32,20 @@ class Group(StrEnum):
     KERNELS = "kernels and memory"
     LINKS = "links"
     DRAFTING = "drafting and acceptance"
-    LACKING = "what the model lacks"
+    LOAD = "load and routing"
+    """Other keys of the scenario."""
+    DISCREPANCY = "what the model lacks"
 
 
-_BY_PREFIX = {
-    "host.": Group.HOST,
-    "stack.": Group.HOST,
-    "interconnect.": Group.LINKS,
-    "acceptance.": Group.DRAFTING,
-    "drafter.": Group.DRAFTING,
-    "tree.": Group.DRAFTING,
+_OF_FIGURES = {
+    Kind.HOST: Group.HOST,
+    Kind.STACK: Group.HOST,
+    Kind.INTERCONNECT: Group.LINKS,
+    Kind.DRAFTER: Group.DRAFTING,
+    Kind.GPU: Group.KERNELS,
+    Kind.MODEL: Group.KERNELS,
 }
+_DRAFTING_KEYS = frozenset({"acceptance", "drafter", "tree"})
 _OF_WORK = {
     Family.COLLECTIVES: Group.LINKS,
     Family.EXCHANGES: Group.LINKS,
@@ -57,11 +62,18 @@ _BY_WORK = {f"{WORK}.{slug(family)}": group for family, group in _OF_WORK.items(
 
 def group_of(unknown: Parameter) -> Group:
     """The Group of *unknown*."""
-    if unknown.where is Where.MODEL:
-        return Group.LACKING
-    if unknown.where is Where.WORK:
-        return _BY_WORK.get(unknown.name, Group.KERNELS)
-    return next((g for prefix, g in _BY_PREFIX.items() if unknown.name.startswith(prefix)), Group.KERNELS)
+    owner = unknown.name.partition(".")[0]
+    match unknown.where:
+        case Where.DISCREPANCY:
+            return Group.DISCREPANCY
+        case Where.WORK:
+            return _BY_WORK.get(unknown.name, Group.KERNELS)
+        case Where.FIGURE:
+            return _OF_FIGURES[KINDS[owner]]
+        case Where.SCENARIO:
+            return Group.DRAFTING if owner in _DRAFTING_KEYS else Group.LOAD
+        case _:
+            assert_never(unknown.where)
 
 
 @dataclass(frozen=True)
@@ -78,9 +90,9 @@ class Moved:
     """Of unknowns that move it."""
 
 
-def moved(found: Pool, unknowns: Unknowns, row: int) -> tuple[Moved, ...]:
+def moved(found: ImportanceSample, unknowns: Unknowns, row: int) -> tuple[Moved, ...]:
     """Every group that moves measurement *row*, linearised; what moved it most before comes first."""
-    slopes, covariance = found.line.slopes[row], found.posterior.covariance
+    slopes, covariance = found.near.slopes[row], found.posterior.covariance
     groups = [group_of(item) for item in unknowns.items]
     rows = _each(slopes, covariance, groups, unknowns.items)
     return tuple(sorted(rows, key=lambda one: -one.before))

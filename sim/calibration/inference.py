@@ -41,10 +41,6 @@ class Evidence:
     sds: Array
     """(measurements,) standard deviations of their errors."""
 
-    def without(self, left_out: int) -> Evidence:
-        """All but one."""
-        return Evidence(np.delete(self.logs, left_out), np.delete(self.sds, left_out))
-
 
 @dataclass(frozen=True, eq=False)
 class Normal:
@@ -69,7 +65,7 @@ class Normal:
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class Linearisation:
     """A model near a point."""
 
     at: Array
@@ -90,17 +86,17 @@ class Line:
         return Normal(gain @ missed, np.eye(count) - gain @ slopes)
 
 
-def line(model: Model, at: Array) -> Line:
-    """The Line of *model* through *at* (unknowns,), by central differences."""
+def linearised(model: Model, at: Array) -> Linearisation:
+    """*model* near *at* (unknowns,), by central differences."""
     moved = np.eye(len(at)) * STEP
     ahead, behind, here = np.split(
         model(np.vstack([at + moved, at - moved, at[None]])), [len(at), 2 * len(at)]
     )
-    return Line(at, here[0], (ahead - behind).T / (2 * STEP))
+    return Linearisation(at, here[0], (ahead - behind).T / (2 * STEP))
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class ImportanceSample:
     """Draws of the unknowns that stand, weighted, for every posterior asked for."""
 
     values: Array
@@ -110,7 +106,7 @@ class Pool:
     log_ratio: Array
     """(draws,) prior over proposal density."""
     evidence: Evidence
-    line: Line
+    near: Linearisation
     """Of the model in the middle of the posterior."""
 
     @property
@@ -126,25 +122,35 @@ class Pool:
             likely[:, left_out] = 0
         return np.asarray(special.softmax(likely.sum(axis=1) + self.log_ratio))
 
+    def measured(self, seed: int) -> Array:
+        """(draws, measurements) *logs* as they would be measured, each with an error of its own."""
+        # Not Sobol points: those would be correlated with the values, which are.
+        errors = np.random.default_rng(np.random.SeedSequence(seed).spawn(1)[0]).standard_normal(
+            self.logs.shape
+        )
+        return np.asarray(self.logs + errors * self.evidence.sds)
+
     @property
     def posterior(self) -> Normal:
         """That of the linearisation."""
-        return self.line.posterior(self.evidence, range(len(self.evidence.logs)))
+        return self.near.posterior(self.evidence, range(len(self.evidence.logs)))
 
 
-def pool(model: Model, evidence: Evidence, unknowns: int, draws: int, seed: int) -> Pool:
+def importance_sample(
+    model: Model, evidence: Evidence, unknowns: int, draws: int, seed: int
+) -> ImportanceSample:
     """*draws* draws for the posterior of *evidence*, and for those that leave one measurement out."""
     rows = range(len(evidence.logs))
-    found = line(model, np.zeros(unknowns))
+    found = linearised(model, np.zeros(unknowns))
     for _ in range(ROUNDS - 1):
-        found = line(model, found.posterior(evidence, rows).mean)
+        found = linearised(model, found.posterior(evidence, rows).mean)
     left_out = [found.posterior(evidence, [row for row in rows if row != left]) for left in rows]
     prior, whole = found.posterior(evidence, []), found.posterior(evidence, rows)
     others = left_out if len(rows) > 1 else []
     each = [OF_LEFT_OUT / len(others)] * len(others) if others else []
     shares = [1 - OF_PRIOR - sum(each), OF_PRIOR, *each]
     values, log_mixture = mixed([whole, prior, *others], np.array(shares), draws, seed)
-    return Pool(values, model(values), prior.log_density(values) - log_mixture, evidence, found)
+    return ImportanceSample(values, model(values), prior.log_density(values) - log_mixture, evidence, found)
 
 
 def mixed(parts: Sequence[Normal], shares: Array, draws: int, seed: int) -> tuple[Array, Array]:
@@ -163,7 +169,7 @@ def mixed(parts: Sequence[Normal], shares: Array, draws: int, seed: int) -> tupl
     return values, np.asarray(special.logsumexp(densities, axis=0, b=(counts / draws)[:, None]))
 
 
-def effective(weights: Array) -> float:
+def effective_sample_size(weights: Array) -> float:
     """Kish's effective sample size."""
     return float(1 / (weights**2).sum())
 

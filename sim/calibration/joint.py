@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from sim.calibration.observed import Predicted
-from sim.uncertainty.lacking import sort_of
+from sim.uncertainty.discrepancy import kind_of_system
 from sim.uncertainty.parameters import Parameter, Parameters
-from sim.uncertainty.posterior import Lack, Sort
+from sim.uncertainty.posterior import Discrepancy, SystemKind
 from sim.uncertainty.response import Response
 
 Array = NDArray[np.float64]
@@ -24,7 +24,7 @@ LEAST_TOK_S = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Sight:
+class ForwardModel:
     """One setup as a function of the unknowns of all."""
 
     predicted: Predicted
@@ -33,10 +33,10 @@ class Sight:
     """Of the response, at the best values."""
 
     @classmethod
-    def of(cls, predicted: Predicted, lacks: Mapping[Sort, Lack]) -> Sight:
-        """*predicted* with everything unknown, *lacks* included."""
+    def of(cls, predicted: Predicted, discrepancies: Mapping[SystemKind, Discrepancy]) -> ForwardModel:
+        """*predicted* with everything unknown, *discrepancies* included."""
         setup = predicted.setup
-        response = Response(setup, Parameters.lacking(setup, lacks[sort_of(setup)]))
+        response = Response(setup, Parameters.with_discrepancy(setup, discrepancies[kind_of_system(setup)]))
         return cls(predicted, response, float(response.throughput(response.parameters.best())[0]))
 
     def columns(self, unknowns: Unknowns) -> list[int]:
@@ -66,17 +66,17 @@ class Unknowns:
     """Names; with those of its setups where it is not in all of them."""
 
     @classmethod
-    def of(cls, sights: Iterable[Sight]) -> Unknowns:
-        """Those of all *sights*."""
+    def of(cls, models: Iterable[ForwardModel]) -> Unknowns:
+        """Those of all *models*."""
         found: dict[str, Parameter] = {}
-        names: dict[str, list[str]] = {}
-        every = {sight.predicted.name: sight.response.parameters for sight in sights}
-        for name, parameters in every.items():
-            for parameter in parameters:
+        owners: dict[str, list[str]] = {}
+        every = list(models)
+        for forward in every:
+            for parameter in forward.response.parameters:
                 found[parameter.identity] = parameter
-                names.setdefault(parameter.identity, []).append(name)
+                owners.setdefault(parameter.identity, []).append(forward.predicted.name)
         order = sorted(found)
-        labels = (_label(found[identity].name, names[identity], len(every)) for identity in order)
+        labels = (_label(found[identity].name, owners[identity], len(every)) for identity in order)
         return cls(tuple(found[identity] for identity in order), tuple(labels))
 
     def __len__(self) -> int:
@@ -92,20 +92,21 @@ class Unknowns:
         return self.labels[self.place[parameter.identity]]
 
 
-def _label(name: str, of: Sequence[str], all_of: int) -> str:
-    if len(of) == all_of:
+def _label(name: str, owners: Sequence[str], setups: int) -> str:
+    if len(owners) == setups:
         return name
+    of = list(dict.fromkeys(owners))
     more = f" and {len(of) - MOST_NAMES} more" if len(of) > MOST_NAMES else ""
     return f"{name} ({', '.join(of[:MOST_NAMES])}{more})"
 
 
 def seen(
-    sights: Sequence[Sight], unknowns: Unknowns, advance: Callable[[], None]
+    models: Sequence[ForwardModel], unknowns: Unknowns, advance: Callable[[], None]
 ) -> Callable[[Array], Array]:
-    """The logarithms of all *sights* as a function of normal values."""
+    """The logarithms of all *models* as a function of normal values."""
 
     def model(normals: Array) -> Array:
-        """(draws, unknowns) to (draws, sights)."""
-        return np.column_stack([sight.logs(normals, unknowns, advance) for sight in sights])
+        """(draws, unknowns) to (draws, models)."""
+        return np.column_stack([forward.logs(normals, unknowns, advance) for forward in models])
 
     return model

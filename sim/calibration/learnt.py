@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from sim.calibration.inference import Normal, Pool, quantiles
+from sim.calibration.inference import ImportanceSample, Normal, effective_sample_size, quantiles
 from sim.calibration.joint import Unknowns
 from sim.uncertainty.parameters import Parameter
 from sim.uncertainty.priors import Choice
@@ -21,7 +21,9 @@ Array = NDArray[np.float64]
 LEVELS = np.array([0.05, 0.5, 0.95])
 MOVED, NARROWED = 0.2, 0.95
 """An unknown has been learnt of where its middle moved by so many prior standard deviations, or its own fell
-to so much of the prior's."""
+to so much of the prior's; and a measurement sees it."""
+BEYOND_NOISE = 3.0
+"""Both by at least so many standard errors of the draws."""
 TIED = 0.15
 """Correlations from which two unknowns are shown as tied."""
 MOST_TIES = 6
@@ -31,12 +33,17 @@ MOST_PARTS, LEAST_PART = 5, 0.04
 """Of a combination: its largest parts, and the least share that is one."""
 
 
-class Three(NamedTuple):
+class Quantiles(NamedTuple):
     """P5, P50 and P95."""
 
     p5: Any
     p50: Any
     p95: Any
+
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """Of the 90 % interval."""
+        return self.p5, self.p95
 
 
 @dataclass(frozen=True)
@@ -44,17 +51,14 @@ class Learnt:
     """One unknown before and after, in its own unit."""
 
     unknown: Parameter
-    before: Three
-    after: Three
+    before: Quantiles
+    after: Quantiles
     moved: float
     """Of its middle, in prior standard deviations."""
     narrowed: float
     """Its standard deviation over the prior's."""
-
-    @property
-    def is_news(self) -> bool:
-        """False where it is known no better than before."""
-        return abs(self.moved) >= MOVED or self.narrowed <= NARROWED
+    is_news: bool
+    """False where it is known no better than before."""
 
 
 @dataclass(frozen=True)
@@ -89,31 +93,41 @@ class Tie:
     """Values of the first at its P5 and P95, and the second's middle there."""
 
 
-def each(pool: Pool, weights: Array, unknowns: Unknowns) -> tuple[Learnt, ...]:
+def each(sample: ImportanceSample, unknowns: Unknowns) -> tuple[Learnt, ...]:
     """Every unknown, what was learnt most of first."""
-    found = [_learnt(pool.values[:, at], weights, item) for at, item in enumerate(unknowns.items)]
+    seen = np.any(sample.near.slopes != 0, axis=0)
+    found = [_learnt(sample, at, item, bool(seen[at])) for at, item in enumerate(unknowns.items)]
     return tuple(sorted(found, key=lambda one: one.narrowed - abs(one.moved)))
 
 
-def _learnt(values: Array, weights: Array, unknown: Parameter) -> Learnt:
+def _learnt(sample: ImportanceSample, at: int, unknown: Parameter, seen: bool) -> Learnt:
+    values, weights = sample.values[:, at], sample.weights()
     mean = float(weights @ values)
     sd = sqrt(float(weights @ (values - mean) ** 2))
-    after = special.ndtr(quantiles(values, weights, LEVELS))
-    return Learnt(unknown, _three(unknown, LEVELS), _three(unknown, after), mean, sd)
+    noise = BEYOND_NOISE / sqrt(effective_sample_size(weights))
+    moved, narrowed = abs(mean) >= max(MOVED, noise), sd <= 1 - max(1 - NARROWED, noise / sqrt(2))
+    return Learnt(
+        unknown=unknown,
+        before=_quantiles(unknown, LEVELS),
+        after=_quantiles(unknown, special.ndtr(quantiles(values, weights, LEVELS))),
+        moved=mean,
+        narrowed=sd,
+        is_news=seen and (moved or narrowed),
+    )
 
 
-def _three(unknown: Parameter, levels: Array) -> Three:
+def _quantiles(unknown: Parameter, levels: Array) -> Quantiles:
     """Values at *levels*; of a choice whichever stands there."""
-    return Three(*unknown.prior.at(levels).tolist())
+    return Quantiles(*unknown.prior.at(levels).tolist())
 
 
-def decided(pool: Pool, unknowns: Unknowns) -> tuple[Combination, ...]:
+def decided(sample: ImportanceSample, unknowns: Unknowns) -> tuple[Combination, ...]:
     """The combinations that the measurements decide, the best known first.
 
     Directions of the linearised model, in units of the measurements' errors: what is not among them stays as
     unknown as it was.
     """
-    scaled = pool.line.slopes / pool.evidence.sds[:, None]
+    scaled = sample.near.slopes / sample.evidence.sds[:, None]
     _, strengths, directions = np.linalg.svd(scaled, full_matrices=False)
     left = 1 / np.sqrt(1 + strengths**2)
     pairs = zip(left.tolist(), directions, strict=True)

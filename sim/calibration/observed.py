@@ -12,7 +12,7 @@ from sim.errors import ScenarioError
 from sim.scenario import Scenario
 from sim.setup import Setup, resolve
 from sim.uncertainty.checks import with_keys
-from sim.uncertainty.posterior import Lack, Sort
+from sim.uncertainty.posterior import Discrepancy, SystemKind
 from sim.uncertainty.response import half_way
 from sim.validation import residuals
 from sim.validation.prediction import Prediction, Predictions, predict
@@ -33,17 +33,11 @@ class Predicted:
 
     @classmethod
     def of(cls, name: str, scenario: Scenario) -> Self:
-        """What *scenario*, called *name*, decodes; HardwareError where figures lack."""
+        """What *scenario*, called *name*, decodes; HardwareError where figures discrepancy."""
         setup = resolve(uncalibrated(scenario))
         found = predict(setup.scenario, half_way(setup.scenario))
         length = acceptance_model(setup).mean_length()
         return cls(name, setup, found, found.requests * length / found.step_s)
-
-    @property
-    def system(self) -> str:
-        """The machine and engine, as published cases name them."""
-        machine = self.setup.machine
-        return f"{machine.ranks}x {machine.gpu.name}, {machine.stack.name}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,16 +89,16 @@ def uncalibrated(scenario: Scenario) -> Scenario:
     return with_keys(scenario, {"calibration": None})
 
 
-def lacks(without: Collection[str]) -> dict[Sort, Lack]:
-    """What the model lacks on each sort of system, from the shipped cases on all systems but *without*."""
+def discrepancies(without: Collection[str]) -> dict[SystemKind, Discrepancy]:
+    """What the model lacks on each kind of system, from the shipped cases on all systems but *without*."""
     known = shipped_residuals()
-    sorts = [Sort(plain, tabled) for plain in (False, True) for tabled in (False, True)]
-    return {sort: residuals.lack(known, _kind(sort), _ground(sort), without) for sort in sorts}
+    kinds = [SystemKind(plain, tabled) for plain in (False, True) for tabled in (False, True)]
+    return {kind: residuals.random_effects(known, _case_kind(kind), _ground(kind), without) for kind in kinds}
 
 
-def _kind(sort: Sort) -> CaseKind:
-    return CaseKind.BASELINE if sort.plain else CaseKind.SPECULATIVE
+def _case_kind(kind: SystemKind) -> CaseKind:
+    return CaseKind.BASELINE if kind.plain else CaseKind.SPECULATIVE
 
 
-def _ground(sort: Sort) -> Ground:
-    return Ground.TABLES if sort.tabled else Ground.ROOFLINE
+def _ground(kind: SystemKind) -> Ground:
+    return Ground.TABLES if kind.tabled else Ground.ROOFLINE

@@ -54,7 +54,7 @@ def measured(found: Calibration) -> Figure:
     rows = []
     for fit in found.fits:
         bars = [Bar(*fit.before, BEFORE), Bar(*fit.after, AFTER)]
-        bars += [] if fit.left_out is None else [Bar(*fit.left_out, OTHERS)]
+        bars += [] if fit.left_out is None else [Bar(*fit.left_out.predicted, OTHERS)]
         rows.append(
             Row(fit.observed.name, bars, (fit.observed.published_tok_s, fit.observed.published_tok_s))
         )

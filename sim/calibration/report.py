@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sim import __version__, digests, files
+from sim import digests, files
 from sim.calibration.forecast import Forecast
 from sim.calibration.groups import Group
 from sim.calibration.learnt import NARROWED, Learnt
@@ -55,7 +55,8 @@ def _head(found: Calibration) -> str:
     return (
         f"Learnt from {count} published measurement{'s' if count > 1 else ''}, for"
         f" {', '.join(each.name for each in found.forecasts)}: {len(found.unknowns)} unknowns,"
-        f" {found.effective:,.0f} effective of {len(found.pool.values):,} draws, seed {found.seed}"
+        f" {found.effective_sample_size:,.0f} effective of {len(found.sample.values):,} draws,"
+        f" seed {found.seed}"
     )
 
 
@@ -78,30 +79,38 @@ def _measured(found: Calibration) -> Table:
             Text(one.name),
             f"{one.published_tok_s:.1f}",
             f"{one.tok_s:.1f}",
-            span((fit.before[0], fit.before[2])),
-            span((fit.after[0], fit.after[2])),
-            "" if fit.left_out is None else span((fit.left_out[0], fit.left_out[2])),
-            {None: "", True: "inside", False: "outside"}[fit.is_inside],
+            span(fit.before.ends),
+            span(fit.after.ends),
+            "" if fit.left_out is None else span(fit.left_out.predicted.ends),
+            _inside(fit),
         )
     return table
+
+
+def _inside(fit: Fit) -> str:
+    """Where the measurement lies in what the others predict."""
+    if fit.left_out is None:
+        return ""
+    return {None: "too few draws", True: "inside", False: "outside"}[fit.is_inside]
 
 
 def conflicts(found: Calibration) -> list[str]:
     """What does not go together: measurements against what was known, and against one another."""
     lines = [_surprise(fit) for fit in found.fits if fit.is_conflict]
-    lines += [
-        f"Conflict: {fit.observed.name} lies outside the 90 % that the other measurements predict for it."
-        for fit in found.fits
-        if fit.is_inside is False
-    ]
+    outside = [fit.observed.name for fit in found.fits if fit.is_inside is False]
+    if outside:
+        lines.append(
+            f"Conflict: outside the 90 % that the other measurements predict: {', '.join(outside)}; of"
+            f" {len(found.fits)} measurements {len(found.fits) / 10:.2g} would be by chance."
+        )
     if found.is_thin:
-        few = f"Only {found.effective:.0f} effective draws carry this"
+        few = f"Only {found.effective_sample_size:.0f} effective draws carry this"
         lines.append(f"{few}: quantiles are rough. Ask for more --draws.")
     return lines
 
 
 def _surprise(fit: Fit) -> str:
-    one, known = fit.observed, span((fit.before[0], fit.before[2]))
+    one, known = fit.observed, span(fit.before.ends)
     return (
         f"Conflict: {one.name}, {one.published_tok_s:.4g} tok/s, lies outside 99 % of what was expected"
         f" before (90 %: {known}): something is missing that no unknown here stands for."
@@ -168,52 +177,48 @@ def _combinations(found: Calibration) -> list[str]:
 
 
 def _notes(found: Calibration) -> list[str]:
-    of_lacks = ", ".join(
-        f"{sort.title}: {100 * lack.system_sd:.0f} % by system and {100 * lack.own_sd:.0f} % by configuration"
-        for sort, lack in found.lacks.items()
-        if any(sort.plain == f.predicted.setup.scenario.is_plain for f in found.forecasts)
+    plain = {each.predicted.setup.scenario.is_plain for each in found.forecasts}
+    widths = ", ".join(
+        f"{kind.title}: {100 * one.system_sd:.0f} % by system and {100 * one.own_sd:.0f} % by configuration"
+        for kind, one in found.discrepancies.items()
+        if kind.plain in plain
     )
     return [
         "Intervals are of mean throughput, without the luck of runs. Measured ones include the error of one"
         " measurement (2 %), the luck of its run and a rounded acceptance length.",
-        f"What the model lacks (sigma of a step, from published cases on other systems): {of_lacks}.",
+        "Groups, sums and splits are those of the model made linear in the middle of the posterior.",
+        f"What the model lacks (sigma of a step, from published cases on other systems): {widths}.",
     ]
 
 
-def posterior_of(found: Calibration, folder: Path) -> Posterior:
+def posterior_of(found: Calibration) -> Posterior:
     """What other scenarios may draw from."""
     return Posterior(
-        file=str(folder / posterior_file.NAME),
-        sha256="",
         identities=tuple(item.identity for item in found.unknowns.items),
         quantiles=found.quantiles,
-        lacks=found.lacks,
+        discrepancies=found.discrepancies,
         observations=tuple(Observation(f.observed.name, f.observed.published_tok_s) for f in found.fits),
-        effective=found.effective,
+        effective_sample_size=found.effective_sample_size,
     )
 
 
 def write(found: Calibration, text: Sequence[str], folder: Path) -> list[str]:
     """The report, the object and the posterior in *folder*; their names."""
-    posterior_file.write(posterior_of(found, folder), folder / posterior_file.NAME, _provenance())
+    posterior_file.write(posterior_of(found), folder / posterior_file.NAME, digests.provenance())
     files.replace(folder / REPORT, "\n".join(text) + "\n")
     files.replace(folder / OBJECT, files.as_json(as_object(found)) + "\n")
     return [posterior_file.NAME, REPORT, OBJECT]
 
 
-def _provenance() -> dict[str, Any]:
-    return {"specdec_sim": __version__, "tables_sha256": digests.tables()}
-
-
 def as_object(found: Calibration) -> dict[str, Any]:
     """The calibration under stable keys, tok/s and shares of 1."""
     return {
-        "version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION,
         "seed": found.seed,
         "unknowns": len(found.unknowns),
-        "draws": len(found.pool.values),
+        "draws": len(found.sample.values),
         "posterior_draws": len(found.kept),
-        "effective_sample_size": round(found.effective, 1),
+        "effective_sample_size": round(found.effective_sample_size, 1),
         "measurements": [_fit_object(fit) for fit in found.fits],
         "learnt": [_learnt_object(one, found) for one in found.learnt],
         "decided": [
@@ -236,12 +241,16 @@ def as_object(found: Calibration) -> dict[str, Any]:
             for tie in found.ties
         ],
         "forecasts": [_forecast_object(one, found) for one in found.forecasts],
-        "lacking": [
-            {"sort": sort.title, "system_sd": round(lack.system_sd, 4), "own_sd": round(lack.own_sd, 4)}
-            for sort, lack in found.lacks.items()
+        "discrepancy": [
+            {
+                "kind": kind.title,
+                "system_sd": round(discrepancy.system_sd, 4),
+                "own_sd": round(discrepancy.own_sd, 4),
+            }
+            for kind, discrepancy in found.discrepancies.items()
         ],
         "conflicts": conflicts(found),
-        "provenance": _provenance(),
+        "provenance": digests.provenance(),
     }
 
 
@@ -255,8 +264,12 @@ def _fit_object(fit: Fit) -> dict[str, Any]:
         "noise_sd": round(one.noise_sd, 5),
         "before": _quantiles(fit.before),
         "after": _quantiles(fit.after),
-        "by_the_others": None if fit.left_out is None else _quantiles(fit.left_out),
-        "by_the_others_effective": round(fit.left_out_effective, 1),
+        "by_the_others": None
+        if fit.left_out is None
+        else {
+            **_quantiles(fit.left_out.predicted),
+            "effective_sample_size": round(fit.left_out.effective_sample_size, 1),
+        },
         "inside": fit.is_inside,
         "moved_by": [
             {
@@ -305,7 +318,7 @@ def _forecast_object(one: Forecast, found: Calibration) -> dict[str, Any]:
             "above": round(one.claim.above, 4),
         },
         "largest_component": {"name": component.value, "share": round(share, 4)},
-        "lacking": round(one.lacking, 4),
+        "discrepancy": round(one.discrepancy, 4),
         "open": [
             {"unknown": found.unknowns.label(each.unknown), "share": round(each.share, 4)}
             for each in one.open

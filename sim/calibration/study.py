@@ -12,53 +12,63 @@ from scipy import special
 from sim.calibration import learnt
 from sim.calibration.forecast import Forecast, forecast
 from sim.calibration.groups import Moved, moved
-from sim.calibration.inference import ROUNDS, Evidence, Pool, effective, pool, quantiles, resampled
-from sim.calibration.joint import Sight, Unknowns, seen
-from sim.calibration.learnt import Combination, Learnt, Tie
-from sim.calibration.observed import Observed, Predicted, lacks
-from sim.uncertainty.parameters import sobol
-from sim.uncertainty.posterior import Lack, Sort
-from sim.uncertainty.priors import normal_at
+from sim.calibration.inference import (
+    ROUNDS,
+    Evidence,
+    ImportanceSample,
+    effective_sample_size,
+    importance_sample,
+    quantiles,
+    resampled,
+)
+from sim.calibration.joint import ForwardModel, Unknowns, seen
+from sim.calibration.learnt import LEVELS, Combination, Learnt, Quantiles, Tie
+from sim.calibration.observed import Observed, Predicted, discrepancies
+from sim.uncertainty.posterior import Discrepancy, SystemKind
 
 Array = NDArray[np.float64]
 DRAWS = 2048
-"""Of the pool; a power of two, as Sobol points want it."""
+"""Of what is not known; a power of two, as Sobol points want it."""
 KEPT = 0.5
-"""Of the pool, as equally likely draws of the posterior."""
-LEVELS = np.array([0.05, 0.5, 0.95])
+"""Of them, as equally likely draws of the posterior."""
 CONFLICT = 0.99
-"""A measurement outside this prior predictive interval contradicts what was known."""
+"""Measurements outside the prior predictive interval of this level, for all together, contradict it."""
 FEW = 100
 """Effective draws below which the posterior is not to be trusted."""
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """What all other measurements predict for one."""
+
+    predicted: Quantiles
+    effective_sample_size: float
+    """Behind it."""
+
+
+@dataclass(frozen=True)
 class Fit:
-    """One measurement, and the P5, P50 and P95 of what was and is predicted for it, its error included."""
+    """One measurement, and what was and is predicted for it, in tok/s, its error included."""
 
     observed: Observed
-    before: tuple[float, float, float]
-    after: tuple[float, float, float]
-    left_out: tuple[float, float, float] | None
-    """Predicted from all other measurements; None where there are none."""
-    left_out_effective: float
-    """Effective sample size behind that."""
+    before: Quantiles
+    after: Quantiles
+    left_out: LeftOut | None
+    """None where there are no others."""
     moved: tuple[Moved, ...]
     """How far each group of unknowns moves it."""
     prior_tail: float
     """Twice the share of prior predictive draws on the far side of it: small where it is a surprise."""
-
-    @property
-    def is_conflict(self) -> bool:
-        """Whether it contradicts what was known before."""
-        return self.prior_tail < 1 - CONFLICT
+    is_conflict: bool
+    """Whether it contradicts what was known before."""
 
     @property
     def is_inside(self) -> bool | None:
-        """Whether the others' 90 % predictive interval has it; None without others."""
-        if self.left_out is None:
+        """Whether the others' 90 % predictive interval has it; None without others, or with few draws."""
+        if self.left_out is None or self.left_out.effective_sample_size < FEW:
             return None
-        return self.left_out[0] <= self.observed.published_tok_s <= self.left_out[2]
+        low, _, high = self.left_out.predicted
+        return bool(low <= self.observed.published_tok_s <= high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +76,9 @@ class Calibration:
     """What was learnt from which measurements, and what it changes."""
 
     seed: int
-    pool: Pool
+    sample: ImportanceSample
     unknowns: Unknowns
-    effective: float
+    effective_sample_size: float
     fits: tuple[Fit, ...]
     learnt: tuple[Learnt, ...]
     combinations: tuple[Combination, ...]
@@ -76,7 +86,7 @@ class Calibration:
     forecasts: tuple[Forecast, ...]
     kept: Array
     """(draws, unknowns) equally likely draws of the posterior, normal where nothing was learnt."""
-    lacks: Mapping[Sort, Lack]
+    discrepancies: Mapping[SystemKind, Discrepancy]
 
     @property
     def quantiles(self) -> Array:
@@ -91,17 +101,19 @@ class Calibration:
     @property
     def is_thin(self) -> bool:
         """Whether too few draws carry the posterior."""
-        return self.effective < FEW
+        return self.effective_sample_size < FEW
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
     """A calibration ready to be done."""
 
-    observed: Sequence[Sight]
-    targets: Sequence[Sight]
+    observed: Sequence[Observed]
+    models: Sequence[ForwardModel]
+    """Of what was observed."""
+    targets: Sequence[ForwardModel]
     unknowns: Unknowns
-    lacks: Mapping[Sort, Lack]
+    discrepancies: Mapping[SystemKind, Discrepancy]
     seed: int
     draws: int
 
@@ -110,11 +122,11 @@ class Task:
         cls, observed: Sequence[Observed], targets: Sequence[Predicted], seed: int, draws: int = DRAWS
     ) -> Task:
         """Learn from *observed*, for *targets*; their systems are left out of what the model lacks."""
-        without = {one.system for one in (*observed, *targets)}
-        known = lacks(without)
-        sights, asked = ([Sight.of(one, known) for one in ones] for ones in (observed, targets))
-        every = Unknowns.of((*sights, *asked))
-        return cls(sights, asked, every, known, seed, draws)
+        without = {one.setup.system for one in (*observed, *targets)}
+        known = discrepancies(without)
+        models, asked = ([ForwardModel.of(one, known) for one in ones] for ones in (observed, targets))
+        every = Unknowns.of((*models, *asked))
+        return cls(observed, models, asked, every, known, seed, draws)
 
     @property
     def kept(self) -> int:
@@ -130,48 +142,49 @@ class Task:
 
     def done(self, advance: Callable[[], None] = lambda: None) -> Calibration:
         """The Calibration."""
-        model, unknowns = seen(self.observed, self.unknowns, advance), self.unknowns
-        seen_here = [sight.predicted for sight in self.observed]
-        observed = [one for one in seen_here if isinstance(one, Observed)]
-        evidence = Evidence(
-            np.array([one.log_published for one in observed]), np.array([one.noise_sd for one in observed])
-        )
-        found = pool(model, evidence, len(unknowns), self.draws, self.seed)
+        model, unknowns = seen(self.models, self.unknowns, advance), self.unknowns
+        logs, sds = zip(*((one.log_published, one.noise_sd) for one in self.observed), strict=True)
+        evidence = Evidence(np.array(logs), np.array(sds))
+        found = importance_sample(model, evidence, len(unknowns), self.draws, self.seed)
         weights = found.weights()
-        news = learnt.each(found, weights, unknowns)
+        news = learnt.each(found, unknowns)
         return Calibration(
             seed=self.seed,
-            pool=found,
+            sample=found,
             unknowns=unknowns,
-            effective=effective(weights),
-            fits=tuple(self._fits(found, observed)),
+            effective_sample_size=effective_sample_size(weights),
+            fits=tuple(self._fits(found)),
             learnt=news,
             combinations=learnt.decided(found, unknowns),
             ties=learnt.ties(found.posterior, unknowns, news),
-            forecasts=tuple(forecast(sight, found, unknowns, advance) for sight in self.targets),
+            forecasts=tuple(forecast(forward, found, unknowns, advance) for forward in self.targets),
             kept=found.values[resampled(weights, self.kept, self.seed)],
-            lacks=self.lacks,
+            discrepancies=self.discrepancies,
         )
 
-    def _fits(self, found: Pool, observed: Sequence[Observed]) -> Iterator[Fit]:
+    def _fits(self, found: ImportanceSample) -> Iterator[Fit]:
         """Every measurement beside its predictions, before and after, and from the others."""
-        count, before, after = len(observed), found.prior_weights, found.weights()
-        errors = normal_at(sobol(len(found.values), count, self.seed)) * found.evidence.sds
-        logs = found.logs + errors
-        for at, one in enumerate(observed):
+        count, before, after = len(self.observed), found.prior_weights, found.weights()
+        logs = found.measured(self.seed)
+        for at, one in enumerate(self.observed):
             others = found.weights(at) if count > 1 else None
             share = float(before @ (logs[:, at] < one.log_published))
             yield Fit(
                 observed=one,
-                before=_three(logs[:, at], before),
-                after=_three(logs[:, at], after),
-                left_out=None if others is None else _three(logs[:, at], others),
-                left_out_effective=0.0 if others is None else effective(others),
+                before=_predicted(logs[:, at], before),
+                after=_predicted(logs[:, at], after),
+                left_out=None if others is None else _left_out(logs[:, at], others),
                 moved=moved(found, self.unknowns, at),
                 prior_tail=2 * min(share, 1 - share),
+                # Bonferroni: one of many measurements is always the most surprising.
+                is_conflict=2 * min(share, 1 - share) < (1 - CONFLICT) / count,
             )
 
 
-def _three(logs: Array, weights: Array) -> tuple[float, float, float]:
-    low, middle, high = np.exp(quantiles(logs, weights, LEVELS)).tolist()
-    return low, middle, high
+def _left_out(logs: Array, weights: Array) -> LeftOut:
+    return LeftOut(_predicted(logs, weights), effective_sample_size(weights))
+
+
+def _predicted(logs: Array, weights: Array) -> Quantiles:
+    """Of tok/s."""
+    return Quantiles(*np.exp(quantiles(logs, weights, LEVELS)).tolist())

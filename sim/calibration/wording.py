@@ -71,13 +71,13 @@ def decides_line(found: Forecast, unknowns: Unknowns) -> str:
     if found.decides is None:
         return text
     return (
-        f"{text} Of what is still open {per_cent(found.lacking)} is what the model lacks; of what it has"
+        f"{text} Of what is still open {per_cent(found.discrepancy)} is what the model lacks; of what it has"
         f" {unknowns.label(found.decides.unknown)} decides most ({per_cent(found.decides.share)})."
     )
 
 
 def combination_line(found: Combination, unknowns: Unknowns) -> str:
-    """``12 % as open as before: + lacking.system (66 %) - acceptance (10 %)``."""
+    """``12 % as open as before: + discrepancy.system (66 %) - acceptance (10 %)``."""
     parts = (
         f"{'+' if p.rises else '-'} {unknowns.label(p.unknown)} ({per_cent(p.share)})" for p in found.parts
     )

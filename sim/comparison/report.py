@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sim import __version__, digests, files
+from sim import digests, files
 from sim.comparison.intervals import Gap, Pairing
 from sim.comparison.odds import Odds
 from sim.comparison.paired import MARGIN, Pair, Part, Quantity, Verdict
@@ -280,8 +280,10 @@ def notes(study: Study) -> Iterator[str]:
         " the logarithmic mean of the two step times."
     )
     if study.draws:
+        calibrated = [side.entrant.name for side in study.sides if side.entrant.setup.posterior is not None]
+        where = f"drawn by the calibration for {', '.join(calibrated)} alone" if calibrated else "in neither"
         yield (
-            "What is not known is drawn in the mean step, not simulated; what the model lacks is in neither."
+            f"What is not known is drawn in the mean step, not simulated; what the model lacks is {where}."
             " Brackets of draws are Wilson's."
         )
 
@@ -328,7 +330,7 @@ def as_object(study: Study) -> dict[str, Any]:
         "comparisons": [
             _against_object(study, *each) for each in zip(LETTERS[1:], study.others, strict=False)
         ],
-        "provenance": {"specdec_sim": __version__, "tables_sha256": digests.tables()},
+        "provenance": digests.provenance(),
     }
 
 

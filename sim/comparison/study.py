@@ -20,7 +20,7 @@ from sim.setup import Setup, resolve
 from sim.simulate import Simulation
 
 CONFIDENCE = 0.99
-"""Of the intervals of all comparisons of a study together."""
+"""Of the intervals of one quantity, of all comparisons of a study together."""
 
 
 @dataclass(frozen=True)

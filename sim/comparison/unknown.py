@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sim.comparison.odds import Odds, odds
 from sim.comparison.runs import Runs
 from sim.setup import Setup
-from sim.uncertainty.parameters import Parameters, draws
+from sim.uncertainty.parameters import Parameter, Parameters, draws
 from sim.uncertainty.response import Outcomes, Response
 
 
@@ -51,9 +51,17 @@ def draw_together(
     ]
 
 
+def _drawn_as(side: Drawn, parameter: Parameter) -> tuple[str, str]:
+    """The same where two sides draw an unknown together: from its prior, or from the same posterior."""
+    known = side.parameters.posterior
+    if known is None or parameter.identity not in known.place:
+        return parameter.identity, ""
+    return parameter.identity, "" if known.stored is None else known.stored.sha256
+
+
 def unknown(a: Drawn, b: Drawn, confidence: float) -> Unknown:
     """*b* against *a*, draw by draw."""
-    of_a, of_b = ({item.identity: item.name for item in side.parameters} for side in (a, b))
+    of_a, of_b = ({_drawn_as(side, item): item.name for item in side.parameters} for side in (a, b))
     return Unknown(
         shared=tuple(name for identity, name in of_a.items() if identity in of_b),
         only_a=tuple(name for identity, name in of_a.items() if identity not in of_b),

@@ -9,7 +9,7 @@ is moved alone; how much of the whole variance they leave out is said.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
@@ -58,7 +58,12 @@ class Drivers:
 
 
 def drivers(setup: Setup, advance: Callable[[], None] = lambda: None) -> Drivers | None:
-    """The Drivers of *setup*; None where nothing is unknown that matters."""
+    """The Drivers of *setup*; None where nothing is unknown that matters.
+
+    Of the unknowns as their sources leave them: what a calibration has learnt ties them to one another, and
+    Sobol indices are of independent ones.
+    """
+    setup = replace(setup, posterior=None)
     everything = Response(setup)
     widest = [swing for swing in swings(everything) if isfinite(swing.width)][:MOST]
     advance()

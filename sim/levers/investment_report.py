@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from sim import __version__, digests, files
+from sim import digests, files
 from sim.levers.investments import Held, Return, Returns
 from sim.levers.objects import FORMAT_VERSION
 from sim.levers.words import table_of
@@ -87,7 +87,7 @@ def investments_object(found: Returns) -> dict[str, Any]:
         ],
         "beside": None if found.plan.beside is None else found.plan.beside.name,
         "assumptions": list(found.plan.assumptions),
-        "provenance": {"specdec_sim": __version__, "tables_sha256": digests.tables()},
+        "provenance": digests.provenance(),
     }
 
 

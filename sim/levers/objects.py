@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sim import __version__, digests, files
+from sim import digests, files
 from sim.article import article_overhead
 from sim.levers.drivers import Drivers
 from sim.levers.effects import Effect
@@ -35,7 +35,7 @@ def as_object(studies: Sequence[Study]) -> dict[str, Any]:
         "runs": RUNS,
         "steps_per_run": STEPS,
         "scenarios": [_study_object(study) for study in studies],
-        "provenance": {"specdec_sim": __version__, "tables_sha256": digests.tables()},
+        "provenance": digests.provenance(),
     }
 
 

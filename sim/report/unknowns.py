@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sim import digests
 from sim.answer import Answer
 from sim.report.words import number, with_half_width
 from sim.uncertainty.posterior import Posterior
@@ -23,7 +24,13 @@ def calibrated_lines(posterior: Posterior | None) -> list[str]:
     if posterior is None:
         return []
     seen = ", ".join(f"{one.name} {one.tok_s:.4g}" for one in posterior.observations)
-    return [f"Drawn from {posterior.file}: what is left possible by measurements ({seen} tok/s)."]
+    lines = [
+        f"Drawn from what measurements leave possible ({seen} tok/s;"
+        f" {posterior.effective_sample_size:,.0f} effective draws); below each unknown moves by itself."
+    ]
+    if posterior.stored is not None and posterior.stored.tables_sha256 != digests.tables():
+        lines.append(f"{posterior.stored.file} was made with other figures or tables: calibrate again.")
+    return lines
 
 
 def total_lines(total: Total | None) -> list[str]:

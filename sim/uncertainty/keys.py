@@ -50,7 +50,7 @@ class Where(Enum):
     SCENARIO = "scenario"
     FIGURE = "figure"
     WORK = "work"
-    MODEL = "model"
+    DISCREPANCY = "discrepancy"
     """What the model lacks, which no file states."""
 
 

@@ -20,9 +20,9 @@ from sim.families import Family, family_of
 from sim.setup import Setup
 from sim.step import decode_step
 from sim.uncertainty.checks import scenario_prior
+from sim.uncertainty.discrepancy import kind_of_system, unmodelled
 from sim.uncertainty.keys import KINDS, WORK, Where, is_luck, place_of, slug
-from sim.uncertainty.lacking import missing, sort_of
-from sim.uncertainty.posterior import NOTHING, Lack, Posterior
+from sim.uncertainty.posterior import NO_DISCREPANCY, Discrepancy, Posterior
 from sim.uncertainty.priors import (
     Array,
     Choice,
@@ -47,7 +47,7 @@ class Parameter:
     """One thing that is not known."""
 
     name: str
-    """A scenario key, ``<kind>.<figure>``, ``work.<family>`` or one of ``sim.uncertainty.lacking``."""
+    """A scenario key, ``<kind>.<figure>``, ``work.<family>`` or one of ``sim.uncertainty.discrepancy``."""
     where: Where
     prior: Prior
     best: Any
@@ -93,13 +93,13 @@ class Parameters:
         With a calibration also what the model lacks. ScenarioError where the scenario names work that its
         step does not have.
         """
-        lacks = {} if setup.posterior is None else setup.posterior.lacks
-        return cls.lacking(setup, lacks.get(sort_of(setup), NOTHING))
+        discrepancies = {} if setup.posterior is None else setup.posterior.discrepancies
+        return cls.with_discrepancy(setup, discrepancies.get(kind_of_system(setup), NO_DISCREPANCY))
 
     @classmethod
-    def lacking(cls, setup: Setup, lack: Lack) -> Parameters:
-        """Every parameter of *setup*, whose model lacks about as much as *lack* says."""
-        found = [*_scenario_keys(setup), *_figures(setup), *_work(setup), *_lacking(setup, lack)]
+    def with_discrepancy(cls, setup: Setup, discrepancy: Discrepancy) -> Parameters:
+        """Every parameter of *setup*, whose model lacks about as much as *discrepancy* says."""
+        found = [*_scenario_keys(setup), *_figures(setup), *_work(setup), *_unmodelled(setup, discrepancy)]
         items = tuple(sorted(found, key=lambda parameter: parameter.name))
         return cls(items, setup.posterior)
 
@@ -276,10 +276,10 @@ def _work(setup: Setup) -> Iterator[Parameter]:
             )
 
 
-def _lacking(setup: Setup, lack: Lack) -> Iterator[Parameter]:
+def _unmodelled(setup: Setup, discrepancy: Discrepancy) -> Iterator[Parameter]:
     """What the model lacks."""
-    for name, prior, basis, identity in missing(setup, lack):
-        yield Parameter(name, Where.MODEL, prior, 1.0, basis, identity)
+    for name, prior, basis, identity in unmodelled(setup, discrepancy):
+        yield Parameter(name, Where.DISCREPANCY, prior, 1.0, basis, identity)
 
 
 def _by_family(setup: Setup) -> dict[Family, dict[Work, int]]:

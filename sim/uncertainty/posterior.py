@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
-class Sort(NamedTuple):
+class SystemKind(NamedTuple):
     """What systems have in common whose predictions are about equally good."""
 
     plain: bool
@@ -33,7 +33,7 @@ class Sort(NamedTuple):
         return f"{kind}, {'measured kernels' if self.tabled else 'roofline'}"
 
 
-class Lack(NamedTuple):
+class Discrepancy(NamedTuple):
     """How widely predictions are off for reasons that nobody modelled: log standard deviations of a step."""
 
     system_sd: float
@@ -42,7 +42,7 @@ class Lack(NamedTuple):
     """Of one configuration alone."""
 
 
-NOTHING = Lack(0.0, 0.0)
+NO_DISCREPANCY = Discrepancy(0.0, 0.0)
 """A model that lacks nothing."""
 
 
@@ -53,22 +53,29 @@ class Observation(NamedTuple):
     tok_s: float
 
 
+class Stored(NamedTuple):
+    """A file that holds a posterior."""
+
+    file: str
+    sha256: str
+    tables_sha256: str
+    """Of the catalog and measured tables that it was made with."""
+
+
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """Draws of unknowns that agree with measurements."""
 
-    file: str
-    """Where it is kept."""
-    sha256: str
-    """Of that file."""
     identities: tuple[str, ...]
     """Of the unknowns."""
     quantiles: Array
     """(draws, unknowns) equally likely draws, as quantiles of the priors."""
-    lacks: Mapping[Sort, Lack]
+    discrepancies: Mapping[SystemKind, Discrepancy]
     observations: tuple[Observation, ...]
-    effective: float
-    """Effective sample size behind the draws."""
+    effective_sample_size: float
+    """Behind the draws."""
+    stored: Stored | None = None
+    """The file that they come from; None before they are kept in one."""
 
     @cached_property
     def place(self) -> dict[str, int]:

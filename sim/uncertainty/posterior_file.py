@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +13,14 @@ import pyarrow.parquet as pq
 from hwmodels.documents import Strict
 from sim import files
 from sim.errors import ScenarioError
-from sim.uncertainty.posterior import Lack, Observation, Posterior, Sort
+from sim.uncertainty.posterior import Discrepancy, Observation, Posterior, Stored, SystemKind
 
 NAME = "posterior.parquet"
 """In the folder of a calibration."""
 FORMAT_VERSION = 1
 """1 (2026-12): first."""
+TABLES = "tables_sha256"
+"""In the provenance."""
 ABOUT = b"specdec-sim calibration"
 """Of the metadata that say what the table is."""
 
@@ -27,11 +28,11 @@ ABOUT = b"specdec-sim calibration"
 class _About(Strict):
     """What a file says of its draws."""
 
-    version: int
-    lacks: tuple[tuple[Sort, Lack], ...]
+    format_version: int
+    discrepancies: tuple[tuple[SystemKind, Discrepancy], ...]
     observations: tuple[Observation, ...]
-    effective: float
-    provenance: dict[str, Any]
+    effective_sample_size: float
+    provenance: dict[str, str]
 
 
 def located(name: str) -> Path:
@@ -40,13 +41,13 @@ def located(name: str) -> Path:
     return path / NAME if path.is_dir() else path
 
 
-def write(posterior: Posterior, path: Path, provenance: dict[str, Any]) -> None:
+def write(posterior: Posterior, path: Path, provenance: dict[str, str]) -> None:
     """Put *posterior* at *path* in one move."""
     about = {
-        "version": FORMAT_VERSION,
-        "lacks": [[sort, lack] for sort, lack in posterior.lacks.items()],
+        "format_version": FORMAT_VERSION,
+        "discrepancies": [[kind, discrepancy] for kind, discrepancy in posterior.discrepancies.items()],
         "observations": posterior.observations,
-        "effective": posterior.effective,
+        "effective_sample_size": posterior.effective_sample_size,
         "provenance": provenance,
     }
     columns = dict(zip(posterior.identities, posterior.quantiles.T, strict=True))
@@ -65,21 +66,24 @@ def read(name: str) -> Posterior:
         about = _About.model_validate_json((table.schema.metadata or {})[ABOUT], strict=False)
     except (pa.ArrowException, OSError, KeyError, ValueError):
         raise _error(path, "not a posterior as the command calibrate writes it") from None
-    if about.version != FORMAT_VERSION:
+    if about.format_version != FORMAT_VERSION:
         raise _error(
-            path, f"has format {about.version}, this program reads {FORMAT_VERSION}; calibrate again"
+            path, f"has format {about.format_version}, this program reads {FORMAT_VERSION}; calibrate again"
         )
     quantiles = np.array([column.to_numpy() for column in table.columns], dtype=float).T
     if not len(table) or not ((quantiles >= 0) & (quantiles <= 1)).all():
         raise _error(path, "holds draws that are no quantiles")
     return Posterior(
-        file=str(path),
-        sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         identities=tuple(table.column_names),
         quantiles=quantiles,
-        lacks=dict(about.lacks),
+        discrepancies=dict(about.discrepancies),
         observations=about.observations,
-        effective=about.effective,
+        effective_sample_size=about.effective_sample_size,
+        stored=Stored(
+            file=str(path),
+            sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+            tables_sha256=about.provenance.get(TABLES, ""),
+        ),
     )
 
 

@@ -154,7 +154,7 @@ class Response:
                 mean = float(value)
             elif parameter.where is Where.WORK:
                 factors[name] = float(value)
-            elif parameter.where is Where.MODEL:
+            elif parameter.where is Where.DISCREPANCY:
                 longer *= float(value)
             elif value != parameter.best and parameter.where is Where.FIGURE:
                 figures[name] = float(value)

@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
 
 from sim import files
-from sim.uncertainty.posterior import NOTHING, Lack
+from sim.errors import SimulationError
+from sim.uncertainty.posterior import NO_DISCREPANCY, Discrepancy
 from sim.validation import shipped
 from sim.validation.errors import CasesError
 from sim.validation.translation import CaseKind
@@ -69,51 +71,47 @@ def of_rows(rows: Iterable[Row]) -> tuple[Residual, ...]:
 
 def discrepancy_sd(residuals: Sequence[Residual], row: Row) -> float:
     """Standard deviation of what the model lacks on *row*, from other systems; 0 where there are none."""
-    others = [
-        residual for residual in residuals if residual.system != row.system and residual.kind is row.kind
-    ]
-    alike = [residual for residual in others if residual.ground is row.ground]
-    enough = len({residual.system for residual in alike}) >= ENOUGH_SYSTEMS
-    return _covering_sd(alike if enough else others)
+    return _covering_sd(_alike(residuals, row.kind, row.ground, {row.system}))
 
 
-def lack(
+def random_effects(
     residuals: Sequence[Residual], kind: CaseKind, ground: Ground, without: Collection[str] = ()
-) -> Lack:
+) -> Discrepancy:
     """What the model lacks on systems of *kind* and *ground*, learnt from all but those named in *without*.
 
-    Random effects about zero, by maximum likelihood: rows of one system share an error, each has one of its
-    own, and what its prediction is known not to know. NOTHING where there is nothing to learn from.
+    Random effects about zero, by maximum likelihood: rows of one system share an error, and each has one of
+    its own. What a prediction is known not to know (tables, host costs) is taken to be shared too.
+    NO_DISCREPANCY where there is nothing to learn from.
     """
-    others = [r for r in residuals if r.kind is kind and r.system not in without]
-    alike = [r for r in others if r.ground is ground]
-    enough = len({r.system for r in alike}) >= ENOUGH_SYSTEMS
-    return _random_effects(alike if enough else others)
-
-
-def _random_effects(residuals: Sequence[Residual]) -> Lack:
-    if not residuals:
-        return NOTHING
-    systems = [[r for r in residuals if r.system == name] for name in sorted({r.system for r in residuals})]
-    errors = [np.array([r.log_error for r in rows]) for rows in systems]
-    variances = [np.array([r.log_sd for r in rows]) ** 2 for rows in systems]
+    known = _alike(residuals, kind, ground, without)
+    if not known:
+        return NO_DISCREPANCY
+    systems = [[r for r in known if r.system == name] for name in sorted({r.system for r in known})]
 
     def unlikely(sds: Array) -> float:
-        """Minus the log likelihood of *sds* (shared, own), but for a constant."""
-        pairs = zip(errors, variances, strict=True)
-        return sum(_surprise(found, sds[0] ** 2, sds[1] ** 2 + known) for found, known in pairs)
+        """Minus the log likelihood of *sds* (shared, own)."""
+        return -sum(_log_density(rows, *sds.tolist()) for rows in systems)
 
     best = minimize(unlikely, (START_SD, START_SD), bounds=[(0, None), (LEAST_SD, None)])
-    return Lack(*map(float, best.x))
+    if not best.success:
+        raise SimulationError(f"no deviations fit the residuals: {best.message}")
+    return Discrepancy(*map(float, best.x))
 
 
-def _surprise(errors: Array, shared: float, own: Array) -> float:
-    """Minus the log density of *errors* with variance *shared* in common and *own* each."""
-    # Sherman and Morrison (1950), and the matrix determinant lemma.
-    weights = 1 / own
-    inflated = 1 + shared * weights.sum()
-    square = weights @ errors**2 - shared * (weights @ errors) ** 2 / inflated
-    return float(np.log(own).sum() + np.log(inflated) + square) / 2
+def _log_density(rows: Sequence[Residual], shared_sd: float, own_sd: float) -> float:
+    """Of the errors of one system's *rows* together."""
+    errors, known = np.array([row.log_error for row in rows]), np.array([row.log_sd for row in rows])
+    covariance = shared_sd**2 + np.outer(known, known) + own_sd**2 * np.eye(len(rows))
+    return float(multivariate_normal.logpdf(errors, cov=covariance))
+
+
+def _alike(
+    residuals: Sequence[Residual], kind: CaseKind, ground: Ground, without: Collection[str]
+) -> list[Residual]:
+    """Those of *kind* and *ground* of all systems but *without*; on any ground where they are too few."""
+    others = [residual for residual in residuals if residual.kind is kind and residual.system not in without]
+    alike = [residual for residual in others if residual.ground is ground]
+    return alike if len({residual.system for residual in alike}) >= ENOUGH_SYSTEMS else others
 
 
 def _covering_sd(residuals: Sequence[Residual]) -> float:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sim.calibration.inference import (
     Evidence,
     Normal,
-    effective,
-    line,
+    effective_sample_size,
+    importance_sample,
+    linearised,
     mixed,
-    pool,
     quantiles,
     resampled,
 )
@@ -55,14 +55,14 @@ def exact(model: Linear, rows: list[int]) -> Normal:
 @settings(max_examples=25)
 @given(linears())
 def test_a_linear_model_has_the_posterior_of_the_textbook(model: Linear) -> None:
-    found = pool(model, model.evidence, model.slopes.shape[1], DRAWS, 1)
+    found = importance_sample(model, model.evidence, model.slopes.shape[1], DRAWS, 1)
     every = list(range(len(model.evidence.logs)))
     for left_out in (None, *every) if len(every) > 1 else (None,):
         weights, true = found.weights(left_out), exact(model, [row for row in every if row != left_out])
         mean = weights @ found.values
         sds = np.sqrt(weights @ (found.values - mean) ** 2)
         expected = np.sqrt(np.diag(true.covariance))
-        rough = 4 / np.sqrt(effective(weights))
+        rough = 4 / np.sqrt(effective_sample_size(weights))
         assert np.abs(mean - true.mean).max() < rough
         assert np.abs(sds / expected - 1).max() < rough
 
@@ -71,7 +71,7 @@ def test_a_linear_model_has_the_posterior_of_the_textbook(model: Linear) -> None
 @given(linears())
 def test_the_posterior_of_a_line_is_the_textbooks(model: Linear) -> None:
     every = range(len(model.evidence.logs))
-    found, true = line(model, np.zeros(model.slopes.shape[1])), exact(model, list(every))
+    found, true = linearised(model, np.zeros(model.slopes.shape[1])), exact(model, list(every))
     assert found.slopes == pytest.approx(model.slopes)
     assert found.posterior(model.evidence, every).mean == pytest.approx(true.mean)
     assert found.posterior(model.evidence, every).covariance == pytest.approx(true.covariance)
@@ -81,20 +81,20 @@ def test_the_posterior_of_a_line_is_the_textbooks(model: Linear) -> None:
 @given(linears(), st.integers(0, 100))
 def test_draws_weigh_the_prior_over_the_mixture(model: Linear, seed: int) -> None:
     """The mean of prior over proposal is 1 under the proposal, whatever it is."""
-    found = pool(model, model.evidence, model.slopes.shape[1], DRAWS, seed)
+    found = importance_sample(model, model.evidence, model.slopes.shape[1], DRAWS, seed)
     ratios = np.exp(found.log_ratio)
     assert float(ratios.mean()) == pytest.approx(1, abs=5 * float(ratios.std()) / np.sqrt(DRAWS) + 0.02)
     # A fifth of the pool comes from the prior: no draw can stand for more than five.
     assert ratios.max() <= 5.1
     # Before anything is learnt the same draws, weighted, are standard normal.
-    rough = 5 / np.sqrt(effective(found.prior_weights))
+    rough = 5 / np.sqrt(effective_sample_size(found.prior_weights))
     assert np.abs(found.prior_weights @ found.values).max() < rough
     assert np.abs(found.prior_weights @ found.values**2 - 1).max() < 1.5 * rough
 
 
 def test_what_no_measurement_meets_stays_as_it_was() -> None:
     model = Linear(np.array([[0.8, 0.0, 0.5]]), Evidence(np.array([2.0]), np.array([0.1])))
-    found = pool(model, model.evidence, 3, DRAWS, 1)
+    found = importance_sample(model, model.evidence, 3, DRAWS, 1)
     weights = found.weights()
     mean = float(weights @ found.values[:, 1])
     assert mean == pytest.approx(0, abs=0.1)
@@ -103,7 +103,7 @@ def test_what_no_measurement_meets_stays_as_it_was() -> None:
 
 def test_without_a_measurement_the_posterior_is_the_prior() -> None:
     model = Linear(np.array([[0.8, 0.5]]), Evidence(np.array([3.0]), np.array([0.1])))
-    found = line(model, np.zeros(2)).posterior(model.evidence, [])
+    found = linearised(model, np.zeros(2)).posterior(model.evidence, [])
     assert found.mean == pytest.approx([0, 0])
     assert found.covariance == pytest.approx(np.eye(2))
 
@@ -129,8 +129,8 @@ def test_rows_are_taken_as_often_as_they_weigh(raw: list[float], count: int, see
 @given(weights_of)
 def test_the_effective_size_lies_between_one_and_all(raw: list[float]) -> None:
     weights = np.array(raw) / sum(raw)
-    assert 1 - 1e-9 <= effective(weights) <= len(weights) + 1e-9
-    assert effective(np.full(8, 1 / 8)) == pytest.approx(8)
+    assert 1 - 1e-9 <= effective_sample_size(weights) <= len(weights) + 1e-9
+    assert effective_sample_size(np.full(8, 1 / 8)) == pytest.approx(8)
 
 
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=30, unique=True), st.floats(0.01, 0.99))
@@ -163,7 +163,7 @@ def test_intervals_cover_what_they_say() -> None:
     for case in range(CASES):
         true = rng.normal(size=BENT.shape[1])
         logs = bent(true[None])[0] + rng.normal(size=2) * sds
-        found = pool(bent, Evidence(logs, sds), BENT.shape[1], 512, case)
+        found = importance_sample(bent, Evidence(logs, sds), BENT.shape[1], 512, case)
         weights = found.weights()
         for at, value in enumerate(true):
             low, high = quantiles(found.values[:, at], weights, levels)
@@ -171,3 +171,17 @@ def test_intervals_cover_what_they_say() -> None:
     assert (covered[:3] >= 85).all()
     assert (covered[:3] <= 95).all()
     assert 0.86 <= covered.mean() / CASES <= 0.94
+
+
+@settings(max_examples=10)
+@given(linears(), st.integers(0, 100))
+def test_errors_of_measurements_have_nothing_to_do_with_unknowns(model: Linear, seed: int) -> None:
+    """Two sets of Sobol points would: errors must add their variance to that of what is predicted."""
+    found = importance_sample(model, model.evidence, model.slopes.shape[1], DRAWS, seed)
+    errors = (found.measured(seed) - found.logs) / model.evidence.sds
+    for weights in (found.prior_weights, found.weights()):
+        rough = 5 / np.sqrt(effective_sample_size(weights))
+        assert np.abs(weights @ errors).max() < rough
+        assert np.abs(weights @ errors**2 - 1).max() < 1.5 * rough
+        both = np.einsum("d,dm,du->mu", weights, errors, found.values)
+        assert np.abs(both).max() < 2 * rough

@@ -15,41 +15,44 @@ from hypothesis import strategies as st
 
 from sim.errors import ScenarioError
 from sim.uncertainty import posterior_file
+from sim.uncertainty.discrepancy import OF_CONFIGURATION, OF_SYSTEM
 from sim.uncertainty.keys import Where
-from sim.uncertainty.lacking import OF_CONFIGURATION, OF_SYSTEM
 from sim.uncertainty.parameters import Parameters, draws
-from sim.uncertainty.posterior import NOTHING, Lack, Observation, Posterior, Sort
+from sim.uncertainty.posterior import NO_DISCREPANCY, Discrepancy, Observation, Posterior, SystemKind
 from sim.uncertainty.response import Response
 
-SORTS = [Sort(plain, tabled) for plain in (False, True) for tabled in (False, True)]
+KINDS = [SystemKind(plain, tabled) for plain in (False, True) for tabled in (False, True)]
 
 
-def posterior(identities: tuple[str, ...], rows: int = 32, lack: Lack = NOTHING) -> Posterior:
+def posterior(
+    identities: tuple[str, ...], rows: int = 32, discrepancy: Discrepancy = NO_DISCREPANCY
+) -> Posterior:
     rng = np.random.default_rng(3)
     return Posterior(
-        file="there.parquet",
-        sha256="",
         identities=identities,
         quantiles=rng.random((rows, len(identities))),
-        lacks=dict.fromkeys(SORTS, lack),
+        discrepancies=dict.fromkeys(KINDS, discrepancy),
         observations=(Observation("b300_now", 303.0),),
-        effective=20.5,
+        effective_sample_size=20.5,
     )
 
 
 def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
-    one = posterior(("work.routed_experts of some tables", "gpu.l2_mib (1.0, 2.0)"), lack=Lack(0.1, 0.2))
+    one = posterior(
+        ("work.routed_experts of some tables", "gpu.l2_mib (1.0, 2.0)"), discrepancy=Discrepancy(0.1, 0.2)
+    )
     posterior_file.write(one, tmp_path / posterior_file.NAME, {"specdec_sim": "1"})
     for name in (str(tmp_path), str(tmp_path / posterior_file.NAME)):
         found = posterior_file.read(name)
-        assert (found.identities, found.lacks, found.observations) == (
+        assert (found.identities, found.discrepancies, found.observations) == (
             one.identities,
-            one.lacks,
+            one.discrepancies,
             one.observations,
         )
-        assert found.effective == one.effective
+        assert found.effective_sample_size == one.effective_sample_size
         assert np.array_equal(found.quantiles, one.quantiles)
-        assert len(found.sha256) == 64
+        assert found.stored is not None
+        assert len(found.stored.sha256) == 64
 
 
 def test_the_same_posterior_leaves_the_same_bytes(tmp_path: Path) -> None:
@@ -145,10 +148,10 @@ def test_what_is_known_of_one_alone_moves_its_ends() -> None:
 
 
 def test_a_calibration_draws_what_the_model_lacks_too() -> None:
-    calibrated = replace(PLAIN, posterior=posterior(("x",), lack=Lack(0.1, 0.05)))
+    calibrated = replace(PLAIN, posterior=posterior(("x",), discrepancy=Discrepancy(0.1, 0.05)))
     parameters = Parameters.of(calibrated)
-    assert {p.name for p in parameters if p.where is Where.MODEL} == {OF_SYSTEM, OF_CONFIGURATION}
-    assert not any(p.where is Where.MODEL for p in Parameters.of(PLAIN))
+    assert {p.name for p in parameters if p.where is Where.DISCREPANCY} == {OF_SYSTEM, OF_CONFIGURATION}
+    assert not any(p.where is Where.DISCREPANCY for p in Parameters.of(PLAIN))
 
 
 @given(st.floats(0.5, 2), st.floats(0.5, 2))
@@ -160,4 +163,6 @@ def test_what_the_model_lacks_makes_the_whole_step_longer(system: float, own: fl
     assert found == pytest.approx(best / (system * own), rel=1e-9)
 
 
-LACKING = Response(PLAIN, Parameters.lacking(PLAIN, Lack(0.1, 0.05)).only({OF_SYSTEM, OF_CONFIGURATION}))
+LACKING = Response(
+    PLAIN, Parameters.with_discrepancy(PLAIN, Discrepancy(0.1, 0.05)).only({OF_SYSTEM, OF_CONFIGURATION})
+)

@@ -14,16 +14,16 @@ from scipy.special import ndtr
 from sim import shipped
 from sim.calibration import report
 from sim.calibration.groups import Group, group_of, moved
-from sim.calibration.inference import Evidence, Pool, pool, quantiles
-from sim.calibration.joint import Sight, Unknowns, seen
+from sim.calibration.inference import Evidence, ImportanceSample, importance_sample, quantiles
+from sim.calibration.joint import ForwardModel, Unknowns, seen
 from sim.calibration.observed import Observed, Predicted, of_anchor
 from sim.calibration.study import Calibration, Task
 from sim.calibration.wording import place
 from sim.scenario import load
 from sim.simulate import Simulation, play
-from sim.uncertainty.lacking import OF_SYSTEM
+from sim.uncertainty.discrepancy import OF_CONFIGURATION, OF_SYSTEM
 from sim.uncertainty.parameters import Parameters
-from sim.uncertainty.posterior import NOTHING, Lack, Sort
+from sim.uncertainty.posterior import NO_DISCREPANCY, Discrepancy, SystemKind
 
 Array = NDArray[np.float64]
 DRAWS = 256
@@ -62,18 +62,20 @@ def test_each_anchor_lies_in_what_the_other_predicts(found: Calibration) -> None
 
 def test_a_measurement_narrows_what_is_predicted_of_it(found: Calibration) -> None:
     for fit in found.fits:
-        before, after = (log(high / low) for low, _, high in (fit.before, fit.after))
+        before, after = (log(high / low) for low, high in (fit.before.ends, fit.after.ends))
         assert after < before / 2
-        assert fit.after[0] <= fit.observed.published_tok_s <= fit.after[2]
+        assert fit.after.p5 <= fit.observed.published_tok_s <= fit.after.p95
         assert fit.left_out is not None
-        assert log(fit.left_out[2] / fit.left_out[0]) > after
+        assert log(fit.left_out.predicted.p95 / fit.left_out.predicted.p5) > after
 
 
 def test_the_others_hardly_know_what_is_left_out(found: Calibration) -> None:
     """Two systems share little: without its own measurement each is about as open as before."""
     for fit in found.fits:
         assert fit.left_out is not None
-        assert log(fit.left_out[2] / fit.left_out[0]) > 0.8 * log(fit.before[2] / fit.before[0])
+        assert log(fit.left_out.predicted.p95 / fit.left_out.predicted.p5) > 0.8 * log(
+            fit.before.p95 / fit.before.p5
+        )
 
 
 def test_no_point_is_sold_as_knowledge(found: Calibration) -> None:
@@ -81,7 +83,7 @@ def test_no_point_is_sold_as_knowledge(found: Calibration) -> None:
     for fit in found.fits:
         for one in fit.moved:
             assert one.after <= one.before * 1.001
-            if one.group is not Group.LACKING:
+            if one.group is not Group.DISCREPANCY:
                 assert one.after > 0.9 * one.before
     assert "As open as before, whatever split within their ranges: host costs" in report._untouched(found)
     text = "\n".join(report.lines(found))
@@ -92,19 +94,19 @@ def test_no_point_is_sold_as_knowledge(found: Calibration) -> None:
 def test_what_is_left_open_adds_up(found: Calibration) -> None:
     for one in found.forecasts:
         assert sum(each.share for each in one.open) == pytest.approx(1)
-        assert 0 < one.lacking < 1
+        assert 0 < one.discrepancy < 1
 
 
 def test_groups_share_a_measurement_out(found: Calibration) -> None:
     """Before anything is learnt unknowns are independent: groups' variances add up to the whole."""
     for row, fit in enumerate(found.fits):
-        whole = float(found.pool.line.slopes[row] @ found.pool.line.slopes[row])
+        whole = float(found.sample.near.slopes[row] @ found.sample.near.slopes[row])
         assert sum(one.before**2 for one in fit.moved) == pytest.approx(whole, rel=1e-3)
-        assert moved(found.pool, found.unknowns, row) == fit.moved
+        assert moved(found.sample, found.unknowns, row) == fit.moved
 
 
 def test_every_group_is_met(found: Calibration) -> None:
-    assert {group_of(item) for item in found.unknowns.items} == set(Group)
+    assert {group_of(item) for item in found.unknowns.items} == set(Group) - {Group.LOAD}
 
 
 def test_the_report_holds_what_was_found(found: Calibration) -> None:
@@ -123,7 +125,7 @@ def test_the_same_seed_finds_the_same(anchors: Sequence[Observed], found: Calibr
 
 
 def test_a_measurement_that_nothing_explains_is_a_conflict() -> None:
-    """Three times as fast as predicted, where all that is unknown makes 20 %."""
+    """Quantiles times as fast as predicted, where all that is unknown makes 20 %."""
     one = observed("b300_now")
     impossible = replace(one, published_tok_s=3 * one.tok_s)
     found = Task.of([impossible], [one], seed=1, draws=DRAWS).done()
@@ -150,18 +152,22 @@ def test_a_claim_lies_where_it_lies(ends: tuple[float, float], words: str, found
 SCHEDULING = "stack.dispatch.schedule_us"
 
 
-def narrowed(predicted: Predicted, names: set[str], lack: Lack) -> Sight:
+def narrowed(predicted: Predicted, names: set[str], discrepancy: Discrepancy) -> ForwardModel:
     """*predicted* with no more unknowns than *names*."""
-    sight = Sight.of(predicted, {Sort(plain, t): lack for plain in (False, True) for t in (False, True)})
-    few = sight.response.parameters.only(names)
-    response = type(sight.response)(predicted.setup, few)
-    return Sight(predicted, response, float(response.throughput(few.best())[0]))
+    forward = ForwardModel.of(
+        predicted, {SystemKind(plain, t): discrepancy for plain in (False, True) for t in (False, True)}
+    )
+    few = forward.response.parameters.only(names)
+    response = type(forward.response)(predicted.setup, few)
+    return ForwardModel(predicted, response, float(response.throughput(few.best())[0]))
 
 
-def learnt(sight: Sight, tok_s: float, sd: float) -> tuple[Pool, Unknowns]:
-    unknowns = Unknowns.of([sight])
-    model = seen([sight], unknowns, lambda: None)
-    return pool(model, Evidence(np.array([log(tok_s)]), np.array([sd])), len(unknowns), DRAWS, 1), unknowns
+def learnt(forward: ForwardModel, tok_s: float, sd: float) -> tuple[ImportanceSample, Unknowns]:
+    unknowns = Unknowns.of([forward])
+    model = seen([forward], unknowns, lambda: None)
+    return importance_sample(
+        model, Evidence(np.array([log(tok_s)]), np.array([sd])), len(unknowns), DRAWS, 1
+    ), unknowns
 
 
 def test_a_host_cost_is_found_again_from_whole_simulated_runs() -> None:
@@ -178,7 +184,7 @@ def test_a_host_cost_is_found_again_from_whole_simulated_runs() -> None:
     anchor = replace(predicted.setup, machine=replace(machine, stack=stack))
     runs = list(play(Simulation(anchor), 64))
     tok_s = float(np.mean([run.throughput_tok_s for run in runs]))
-    found, unknowns = learnt(narrowed(predicted, {SCHEDULING}, NOTHING), tok_s, sd=0.01)
+    found, unknowns = learnt(narrowed(predicted, {SCHEDULING}, NO_DISCREPANCY), tok_s, sd=0.01)
     weights = found.weights()
     low, middle, high = quantiles(found.values[:, 0], weights, np.array([0.05, 0.5, 0.95]))
     ends = unknowns.items[0].prior.at(ndtr(np.array([low, middle, high]))).tolist()
@@ -194,8 +200,8 @@ CASES = 100
 class Surface:
     """The simulator's own response to its unknowns, to second order and with its kinks rounded off."""
 
-    def __init__(self, sights: Sequence[Sight], unknowns: Unknowns) -> None:
-        model, count = seen(sights, unknowns, lambda: None), len(unknowns)
+    def __init__(self, models: Sequence[ForwardModel], unknowns: Unknowns) -> None:
+        model, count = seen(models, unknowns, lambda: None), len(unknowns)
         rng = np.random.default_rng(5)
         at = rng.normal(size=(6 * count * count // 2, count))
         self._terms = np.triu_indices(count)
@@ -216,16 +222,16 @@ def test_known_parameters_are_recovered_from_simulated_anchors(anchors: Sequence
 
     The response is the simulator's, on both anchors, for five of its unknowns.
     """
-    sights = [narrowed(one, FEW, Lack(0.1, 0.0)) for one in anchors]
-    unknowns = Unknowns.of(sights)
-    surface, sds = Surface(sights, unknowns), np.array([0.025, 0.025])
+    models = [narrowed(one, FEW, Discrepancy(0.1, 0.0)) for one in anchors]
+    unknowns = Unknowns.of(models)
+    surface, sds = Surface(models, unknowns), np.array([0.025, 0.025])
     assert surface.off.max() < 0.02
     rng, covered = np.random.default_rng(13), np.zeros((CASES, len(unknowns)), dtype=bool)
     narrow = np.zeros(len(unknowns))
     for case in range(CASES):
         true = rng.normal(size=len(unknowns))
         logs = surface(true[None])[0] + rng.normal(size=2) * sds
-        found = pool(surface, Evidence(logs, sds), len(unknowns), 512, case)
+        found = importance_sample(surface, Evidence(logs, sds), len(unknowns), 512, case)
         weights = found.weights()
         ends = [quantiles(column, weights, np.array([0.05, 0.95])) for column in found.values.T]
         covered[case] = [low <= value <= high for (low, high), value in zip(ends, true, strict=True)]
@@ -239,22 +245,34 @@ def test_known_parameters_are_recovered_from_simulated_anchors(anchors: Sequence
 
 
 def test_only_names_that_a_setup_has_are_its_unknowns(anchors: Sequence[Observed]) -> None:
-    sights = [narrowed(one, FEW, Lack(0.1, 0.0)) for one in anchors]
-    unknowns = Unknowns.of(sights)
+    models = [narrowed(one, FEW, Discrepancy(0.1, 0.0)) for one in anchors]
+    unknowns = Unknowns.of(models)
     shared = [label for label in unknowns.labels if "(" not in label]
     assert SCHEDULING in shared
     assert {label for label in unknowns.labels if label.startswith(OF_SYSTEM)} == {
         f"{OF_SYSTEM} ({name})" for name in NAMES
     }
-    for sight in sights:
-        names = [unknowns.items[at].name for at in sight.columns(unknowns)]
-        assert names == list(sight.response.parameters.names)
+    for forward in models:
+        names = [unknowns.items[at].name for at in forward.columns(unknowns)]
+        assert names == list(forward.response.parameters.names)
 
 
 def test_at_best_values_a_sight_is_the_prediction(anchors: Sequence[Observed]) -> None:
     """Medians of the priors are the best values where no prior is lopsided."""
-    sight = narrowed(anchors[0], {SCHEDULING, "work.routed_experts"}, NOTHING)
-    unknowns = Unknowns.of([sight])
-    tok_s = exp(sight.logs(np.zeros((1, len(unknowns))), unknowns)[0])
+    forward = narrowed(anchors[0], {SCHEDULING, "work.routed_experts"}, NO_DISCREPANCY)
+    unknowns = Unknowns.of([forward])
+    tok_s = exp(forward.logs(np.zeros((1, len(unknowns))), unknowns)[0])
     assert tok_s == pytest.approx(anchors[0].tok_s, rel=1e-6)
-    assert Parameters.lacking(anchors[0].setup, NOTHING).names == Parameters.of(anchors[0].setup).names
+    assert (
+        Parameters.with_discrepancy(anchors[0].setup, NO_DISCREPANCY).names
+        == Parameters.of(anchors[0].setup).names
+    )
+
+
+def test_the_same_scenario_may_be_asked_for_in_another_form(anchors: Sequence[Observed]) -> None:
+    """An anchor teaches of its own configuration, and of the same scenario with a changed key."""
+    longer = load(shipped.find("b300_now"), ("load.context_tokens=4000",))
+    found = Task.of([anchors[0]], [Predicted.of("b300_now", longer)], seed=1, draws=64).done()
+    configurations = [i for i in found.unknowns.items if i.name == OF_CONFIGURATION]
+    assert len(configurations) == 2
+    assert len([i for i in found.unknowns.items if i.name == OF_SYSTEM]) == 1

@@ -3,7 +3,7 @@
 No figure has a range for an effect that nobody modelled. How widely predictions are off for such reasons
 is learnt from published measurements of other systems; here they are factors of a step's time, one that all
 configurations of a system share and one of this configuration alone, so that an anchor can say what they
-are on its system.
+are on its system. (Kennedy and O'Hagan 2001 call it model discrepancy.)
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hwmodels import tables
 from sim.scenario import Scenario
 from sim.setup import Setup
 from sim.uncertainty.keys import FIXED
-from sim.uncertainty.posterior import Lack, Sort
+from sim.uncertainty.posterior import Discrepancy, SystemKind
 from sim.uncertainty.priors import Lognormal
 
-OF_SYSTEM = "lacking.system"
-OF_CONFIGURATION = "lacking.configuration"
+OF_SYSTEM = "discrepancy.system"
+OF_CONFIGURATION = "discrepancy.configuration"
 TEXT = {key for key in FIXED if "." not in key} | {"uncertain", "calibration"}
 """Keys of a scenario that leave what is simulated as it is."""
 
 
-class Missing(NamedTuple):
+class Unmodelled(NamedTuple):
     """A factor of a step's time."""
 
     name: str
@@ -36,18 +36,17 @@ class Missing(NamedTuple):
     identity: str
 
 
-def missing(setup: Setup, lack: Lack) -> Iterator[Missing]:
-    """The unknowns that stand for what the model lacks on *setup*; those that *lack* knows are left out."""
-    scenario, sort = setup.scenario, sort_of(setup)
-    kind = "plain" if sort.plain else "speculative"
-    where = f"{scenario.gpus}x {setup.machine.gpu.name}, {setup.machine.stack.name}"
+def unmodelled(setup: Setup, discrepancy: Discrepancy) -> Iterator[Unmodelled]:
+    """What stands for what the model lacks on *setup*; nothing where *discrepancy* is nothing."""
+    kind = "plain" if setup.scenario.is_plain else "speculative"
     both = (
-        (OF_SYSTEM, lack.system_sd, f"other {kind} systems", f"{OF_SYSTEM} {kind} {where}"),
-        (OF_CONFIGURATION, lack.own_sd, f"other {kind} cases", f"{OF_CONFIGURATION} {_digest(scenario)}"),
+        (OF_SYSTEM, discrepancy.system_sd, f"other {kind} systems", f"{kind} {setup.system}"),
+        (OF_CONFIGURATION, discrepancy.own_sd, f"other {kind} cases", _digest(setup.scenario)),
     )
-    for name, sd, others, identity in both:
+    for name, sd, others, of_what in both:
         if sd:
-            yield Missing(name, factor(sd), f"what the model lacks, from {others}", identity)
+            basis = f"what the model lacks, from {others}"
+            yield Unmodelled(name, factor(sd), basis, f"{name} {of_what}")
 
 
 def factor(sd: float) -> Lognormal:
@@ -55,9 +54,9 @@ def factor(sd: float) -> Lognormal:
     return Lognormal(1.0, sqrt(expm1(sd * sd)))
 
 
-def sort_of(setup: Setup) -> Sort:
-    """What sort of system *setup* is."""
-    return Sort(setup.scenario.is_plain, tables.are_measured(setup.machine.gpu.measured_as))
+def kind_of_system(setup: Setup) -> SystemKind:
+    """What kind of system *setup* is."""
+    return SystemKind(setup.scenario.is_plain, tables.are_measured(setup.machine.gpu.measured_as))
 
 
 def _digest(scenario: Scenario) -> str:
