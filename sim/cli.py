@@ -685,7 +685,13 @@ def calibrate(
     try:
         observed = observations(to or [ANCHOR], anchored)
         files.prepare(folder)
-        task = Task.of(observed, [Predicted.of(name, scenario) for name, scenario in asked], seed, draws)
+        task = Task.of(
+            observed,
+            [Predicted.of(name, scenario) for name, scenario in asked],
+            seed,
+            draws,
+            tuple(set_ or ()),
+        )
         with _progress(task.size, quiet or as_json, "draws") as advance:
             found = task.done(advance)
     except KeyboardInterrupt:

@@ -134,6 +134,8 @@ def test_cases_teach_too(folder: Path) -> None:
         (("small.yaml", "--to", "none.csv:C002"), "no such file"),
         (("small.yaml", "--to", "cases.csv:C002/baseline"), "measured nothing of that kind"),
         (("small.yaml", "--to", "anchor,small.yaml"), "named twice"),
+        (("b300_now", "--to", "anchor", "--to", "cases.csv:C002"), "are the same measurement (303 tok/s"),
+        (("small.yaml", "--to", "cases.csv"), "name rows of it: cases.csv:ID"),
         (("small.yaml", "--to", ","), "names nothing to learn from"),
         (("small.yaml", "./sub/small.yaml"), "names of their own"),
         (("small.yaml", "--set", "tree.budgte=3"), "budgte"),

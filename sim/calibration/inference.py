@@ -28,7 +28,7 @@ STEP = 0.5
 """Standard deviations on either side that a slope is taken over: steps have kinks."""
 ROUNDS = 2
 """Of linearisation: at the prior's middle, then at the middle that follows."""
-OF_PRIOR, OF_LEFT_OUT = 0.2, 0.2
+OF_PRIOR, OF_LEFT_OUT = 0.2, 0.3
 """Shares of the pool drawn from the prior, and from posteriors that leave a measurement out."""
 
 

@@ -30,6 +30,8 @@ class Predicted:
     setup: Setup
     prediction: Prediction
     tok_s: float
+    set_aside: str | None
+    """The calibration that its scenario names: what is learnt here begins from the priors."""
 
     @classmethod
     def of(cls, name: str, scenario: Scenario) -> Self:
@@ -37,7 +39,8 @@ class Predicted:
         setup = resolve(uncalibrated(scenario))
         found = predict(setup.scenario, half_way(setup.scenario))
         length = acceptance_model(setup).mean_length()
-        return cls(name, setup, found, found.requests * length / found.step_s)
+        tok_s = found.requests * length / found.step_s
+        return cls(name, setup, found, tok_s, scenario.calibration)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,16 @@ def of_anchor(name: str, scenario: Scenario) -> Observed:
         )
     own = Predicted.of(name, scenario)
     noise = sqrt(MEASUREMENT_SD**2 + own.prediction.luck**2)
-    return Observed(name, own.setup, own.prediction, own.tok_s, anchor.tok_s, anchor.source, noise)
+    return Observed(
+        name=name,
+        setup=own.setup,
+        prediction=own.prediction,
+        tok_s=own.tok_s,
+        set_aside=own.set_aside,
+        published_tok_s=anchor.tok_s,
+        source=anchor.source,
+        noise_sd=noise,
+    )
 
 
 def of_question(question: Question, predictions: Predictions) -> Observed:
@@ -78,6 +90,7 @@ def of_question(question: Question, predictions: Predictions) -> Observed:
         setup=resolve(question.scenario),
         prediction=found,
         tok_s=found.tok_s(question),
+        set_aside=None,
         published_tok_s=question.measured_tok_s,
         source=case.source,
         noise_sd=sqrt(sum(sd * sd for sd in spreads)),

@@ -39,7 +39,7 @@ REPORT, OBJECT = "report.txt", "calibration.json"
 
 def lines(found: Calibration) -> list[str]:
     """The whole report."""
-    parts: list[RenderableType] = [Text(_head(found)), Text(), _measured(found)]
+    parts: list[RenderableType] = [Text(_head(found)), *map(Text, _begun(found)), Text(), _measured(found)]
     parts += [Text(line) for line in conflicts(found)]
     parts += [Text(), _groups(found), Text(_untouched(found))]
     parts += [Text(), Text(_news_head(found)), *([_news(found)] if found.news else [])]
@@ -58,6 +58,13 @@ def _head(found: Calibration) -> str:
         f" {found.effective_sample_size:,.0f} effective of {len(found.sample.values):,} draws,"
         f" seed {found.seed}"
     )
+
+
+def _begun(found: Calibration) -> list[str]:
+    """What was changed, and what was left aside."""
+    lines = [f"Changed: {', '.join(found.changes)}"] if found.changes else []
+    aside = [one for each in found.forecasts if (one := each.predicted.set_aside) is not None]
+    return [*lines, *(f"Begun from the priors: {one} is set aside." for one in dict.fromkeys(aside))]
 
 
 def _table(*columns: str) -> Table:
@@ -104,7 +111,7 @@ def conflicts(found: Calibration) -> list[str]:
             f" {len(found.fits)} measurements {len(found.fits) / 10:.2g} would be by chance."
         )
     if found.is_thin:
-        few = f"Only {found.effective_sample_size:.0f} effective draws carry this"
+        few = f"Few effective draws, {found.effective_sample_size:.0f} after what was measured"
         lines.append(f"{few}: quantiles are rough. Ask for more --draws.")
     return lines
 
@@ -215,6 +222,7 @@ def as_object(found: Calibration) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "seed": found.seed,
+        "changes": list(found.changes),
         "unknowns": len(found.unknowns),
         "draws": len(found.sample.values),
         "posterior_draws": len(found.kept),

@@ -24,7 +24,7 @@ from sim.calibration.inference import (
 from sim.calibration.joint import ForwardModel, Unknowns, seen
 from sim.calibration.learnt import LEVELS, Combination, Learnt, Quantiles, Tie
 from sim.calibration.observed import Observed, Predicted, discrepancies
-from sim.uncertainty.posterior import Discrepancy, SystemKind
+from sim.uncertainty.posterior import FEW, Discrepancy, SystemKind
 
 Array = NDArray[np.float64]
 DRAWS = 2048
@@ -33,8 +33,6 @@ KEPT = 0.5
 """Of them, as equally likely draws of the posterior."""
 CONFLICT = 0.99
 """Measurements outside the prior predictive interval of this level, for all together, contradict it."""
-FEW = 100
-"""Effective draws below which the posterior is not to be trusted."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +85,8 @@ class Calibration:
     kept: Array
     """(draws, unknowns) equally likely draws of the posterior, normal where nothing was learnt."""
     discrepancies: Mapping[SystemKind, Discrepancy]
+    changes: tuple[str, ...]
+    """To what is predicted, as asked for on the command line."""
 
     @property
     def quantiles(self) -> Array:
@@ -100,8 +100,8 @@ class Calibration:
 
     @property
     def is_thin(self) -> bool:
-        """Whether too few draws carry the posterior."""
-        return self.effective_sample_size < FEW
+        """Whether too few draws carry the posterior, or what was known before."""
+        return min(self.effective_sample_size, effective_sample_size(self.sample.prior_weights)) < FEW
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,17 +116,23 @@ class Task:
     discrepancies: Mapping[SystemKind, Discrepancy]
     seed: int
     draws: int
+    changes: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, observed: Sequence[Observed], targets: Sequence[Predicted], seed: int, draws: int = DRAWS
+        cls,
+        observed: Sequence[Observed],
+        targets: Sequence[Predicted],
+        seed: int,
+        draws: int = DRAWS,
+        changes: tuple[str, ...] = (),
     ) -> Task:
         """Learn from *observed*, for *targets*; their systems are left out of what the model lacks."""
         without = {one.setup.system for one in (*observed, *targets)}
         known = discrepancies(without)
         models, asked = ([ForwardModel.of(one, known) for one in ones] for ones in (observed, targets))
         every = Unknowns.of((*models, *asked))
-        return cls(observed, models, asked, every, known, seed, draws)
+        return cls(observed, models, asked, every, known, seed, draws, changes)
 
     @property
     def kept(self) -> int:
@@ -160,6 +166,7 @@ class Task:
             forecasts=tuple(forecast(forward, found, unknowns, advance) for forward in self.targets),
             kept=found.values[resampled(weights, self.kept, self.seed)],
             discrepancies=self.discrepancies,
+            changes=self.changes,
         )
 
     def _fits(self, found: ImportanceSample) -> Iterator[Fit]:

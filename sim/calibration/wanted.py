@@ -19,6 +19,8 @@ from sim.validation.translation import CaseKind, measured, question
 
 ANCHOR = "anchor"
 """The measurement that the calibrated scenario itself names."""
+CASES = ".csv"
+"""What the name of a file of cases ends in."""
 SHIPPED_CASES = "cases.csv"
 """The shipped cases, where no file of that name is here."""
 
@@ -27,26 +29,41 @@ def observations(asked: Sequence[str], own: Sequence[tuple[str, Scenario]]) -> t
     """What *asked* (``--to``) names; *own* are the scenarios to be calibrated, by name.
 
     Scenarios are learnt from by their anchors, rows of a file of cases by their names. ScenarioError,
-    CasesError or HardwareError where one cannot be.
+    CasesError or HardwareError where one cannot be, or is there twice.
     """
-    found: dict[str, Observed] = {}
+    found: list[Observed] = []
     for text in asked:
         for one in _of(text, own):
-            if one.name in found:
-                raise ScenarioError(f"--to {text}", 0, "", f"'{one.name}' is named twice")
-            found[one.name] = one
+            _check_new(text, one, found)
+            found.append(one)
     if not found:
         raise ScenarioError("--to", 0, "", "names nothing to learn from")
-    return tuple(found.values())
+    return tuple(found)
+
+
+def _check_new(text: str, one: Observed, found: Sequence[Observed]) -> None:
+    """Refuse a measurement that was named before, or printed under another name."""
+    for other in found:
+        if one.name == other.name:
+            raise ScenarioError(f"--to {text}", 0, "", f"'{one.name}' is named twice")
+        same = (one.setup.system, one.published_tok_s) == (other.setup.system, other.published_tok_s)
+        if same and one.setup.scenario.is_plain == other.setup.scenario.is_plain:
+            what = f"{one.published_tok_s:.4g} tok/s on {one.setup.system}"
+            problem = (
+                f"'{one.name}' and '{other.name}' are the same measurement ({what}): it would count twice"
+            )
+            raise ScenarioError(f"--to {text}", 0, "", problem)
 
 
 def _of(text: str, own: Sequence[tuple[str, Scenario]]) -> Iterator[Observed]:
     """What one ``--to`` names."""
-    file, colon, ids = text.partition(":")
-    if colon and file.endswith(".csv"):
+    file, _, ids = text.rpartition(":")
+    if file.lower().endswith(CASES):
         yield from _of_cases(text, _cases_file(file), _items(ids))
         return
     for item in _items(text):
+        if item.lower().endswith(CASES):
+            raise ScenarioError(f"--to {text}", 0, "", f"name rows of it: {item}:ID,ID")
         if item == ANCHOR:
             yield from (of_anchor(name, scenario) for name, scenario in own)
             continue

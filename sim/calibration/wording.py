@@ -16,6 +16,9 @@ def value(of: Any) -> str:
 
 def per_cent(share: float) -> str:
     """``12 %``; what is not quite nothing or everything says so."""
+    if share > 1:
+        # Shares are covariances: what offsets another has a negative one.
+        return "all and more"
     rounded = round(100 * share)
     if share and rounded == 0:
         return "below 1 %"

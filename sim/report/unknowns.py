@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim import digests
 from sim.answer import Answer
 from sim.report.words import number, with_half_width
-from sim.uncertainty.posterior import Posterior
+from sim.uncertainty.posterior import FEW, Posterior
 from sim.uncertainty.total import SHOWN, Swing, Total
 
 
@@ -28,6 +28,10 @@ def calibrated_lines(posterior: Posterior | None) -> list[str]:
         f"Drawn from what measurements leave possible ({seen} tok/s;"
         f" {posterior.effective_sample_size:,.0f} effective draws); below each unknown moves by itself."
     ]
+    if posterior.effective_sample_size < FEW:
+        lines.append(
+            "So few effective draws are not to be trusted: calibrate again, and see what it conflicts with."
+        )
     if posterior.stored is not None and posterior.stored.tables_sha256 != digests.tables():
         lines.append(f"{posterior.stored.file} was made with other figures or tables: calibrate again.")
     return lines

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+FEW = 100
+"""Effective draws below which quantiles are not to be trusted."""
 
 
 class SystemKind(NamedTuple):

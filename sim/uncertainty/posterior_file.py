@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field
 
 from hwmodels.documents import Strict
 from sim import files
@@ -24,14 +26,17 @@ TABLES = "tables_sha256"
 ABOUT = b"specdec-sim calibration"
 """Of the metadata that say what the table is."""
 
+Sd = Annotated[float, Field(ge=0, le=2)]
+"""Of a logarithm: nothing is off by more than a factor of fifty."""
+
 
 class _About(Strict):
     """What a file says of its draws."""
 
     format_version: int
-    discrepancies: tuple[tuple[SystemKind, Discrepancy], ...]
+    discrepancies: tuple[tuple[SystemKind, tuple[Sd, Sd]], ...]
     observations: tuple[Observation, ...]
-    effective_sample_size: float
+    effective_sample_size: Annotated[float, Field(ge=1)]
     provenance: dict[str, str]
 
 
@@ -63,20 +68,21 @@ def read(name: str) -> Posterior:
         raise _error(path, "no such file, nor the folder of a calibration (made by the command calibrate)")
     try:
         table = pq.read_table(path)
-        about = _About.model_validate_json((table.schema.metadata or {})[ABOUT], strict=False)
-    except (pa.ArrowException, OSError, KeyError, ValueError):
+        said = json.loads((table.schema.metadata or {})[ABOUT])
+        version = said["format_version"]
+        if version == FORMAT_VERSION:
+            about = _About.model_validate_json(json.dumps(said), strict=False)
+            quantiles = np.array([column.to_numpy() for column in table.columns], dtype=float).T
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
         raise _error(path, "not a posterior as the command calibrate writes it") from None
-    if about.format_version != FORMAT_VERSION:
-        raise _error(
-            path, f"has format {about.format_version}, this program reads {FORMAT_VERSION}; calibrate again"
-        )
-    quantiles = np.array([column.to_numpy() for column in table.columns], dtype=float).T
+    if version != FORMAT_VERSION:
+        raise _error(path, f"has format {version}, this program reads {FORMAT_VERSION}; calibrate again")
     if not len(table) or not ((quantiles >= 0) & (quantiles <= 1)).all():
         raise _error(path, "holds draws that are no quantiles")
     return Posterior(
         identities=tuple(table.column_names),
         quantiles=quantiles,
-        discrepancies=dict(about.discrepancies),
+        discrepancies={kind: Discrepancy(*sds) for kind, sds in about.discrepancies},
         observations=about.observations,
         effective_sample_size=about.effective_sample_size,
         stored=Stored(

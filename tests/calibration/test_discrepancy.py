@@ -74,14 +74,14 @@ def of(known: list[Residual], without: tuple[str, ...] = ()) -> Discrepancy:
 
 @pytest.mark.parametrize(("system_sd", "own_sd"), [(0.15, 0.05), (0.05, 0.15), (0.1, 0.1)])
 def test_both_deviations_are_found_again(system_sd: float, own_sd: float) -> None:
-    found = of(residuals(system_sd, own_sd, known_sd=0.04, systems=400, rows=6))
-    assert found.system_sd == pytest.approx(system_sd, rel=0.12)
-    assert found.own_sd == pytest.approx(own_sd, rel=0.12)
+    found = of(residuals(system_sd, own_sd, known_sd=0.04, systems=150, rows=5))
+    assert found.system_sd == pytest.approx(system_sd, rel=0.2)
+    assert found.own_sd == pytest.approx(own_sd, rel=0.1)
 
 
 def test_what_is_known_not_to_be_known_explains_what_it_can() -> None:
     """Errors as wide as predictions expect leave nothing that the model lacks."""
-    found = of(residuals(0.0, 0.0, known_sd=0.1, systems=400, rows=6))
+    found = of(residuals(0.0, 0.0, known_sd=0.1, systems=150, rows=5))
     assert found.system_sd < 0.03
     assert found.own_sd < 0.01
 

@@ -145,7 +145,7 @@ def test_weights_stand_for_repeats(values: list[float], level: float) -> None:
     assert held.min() <= found <= held.max()
 
 
-CASES = 100
+CASES = 400
 BENT = np.array([[0.30, 0.15, 0.05, 0.0, 0.08], [0.12, -0.10, 0.25, 0.04, 0.0]])
 
 
@@ -163,14 +163,14 @@ def test_intervals_cover_what_they_say() -> None:
     for case in range(CASES):
         true = rng.normal(size=BENT.shape[1])
         logs = bent(true[None])[0] + rng.normal(size=2) * sds
-        found = importance_sample(bent, Evidence(logs, sds), BENT.shape[1], 512, case)
+        found = importance_sample(bent, Evidence(logs, sds), BENT.shape[1], 256, case)
         weights = found.weights()
         for at, value in enumerate(true):
             low, high = quantiles(found.values[:, at], weights, levels)
             covered[at] += low <= value <= high
-    assert (covered[:3] >= 85).all()
-    assert (covered[:3] <= 95).all()
-    assert 0.86 <= covered.mean() / CASES <= 0.94
+    assert (covered >= 0.85 * CASES).all()
+    assert (covered <= 0.95 * CASES).all()
+    assert 0.88 <= covered.mean() / CASES <= 0.92
 
 
 @settings(max_examples=10)

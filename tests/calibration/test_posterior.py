@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,6 +84,27 @@ def test_what_is_no_posterior_is_refused_by_name(tmp_path: Path) -> None:
     empty = replace(posterior(("x",)), quantiles=np.empty((0, 1)))
     posterior_file.write(empty, tmp_path / "empty", {})
     assert "no quantiles" in refused(tmp_path / "empty")
+
+
+def damaged(path: Path, **about: object) -> str:
+    """What is said of a posterior that states something else."""
+    posterior_file.write(posterior(("x",)), path, {})
+    table = pq.read_table(path)
+    said = json.loads(table.schema.metadata[posterior_file.ABOUT]) | about
+    pq.write_table(table.replace_schema_metadata({posterior_file.ABOUT: json.dumps(said)}), path)
+    return refused(path)
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    for wrong in (-0.1, 1e9, "wide", None):
+        assert "not a posterior" in damaged(tmp_path / "p", discrepancies=[[[True, True], [wrong, 0.1]]])
+    for wrong in (-1, 0, "many"):
+        assert "not a posterior" in damaged(tmp_path / "p", effective_sample_size=wrong)
+    assert "format 2" in damaged(tmp_path / "p", format_version=2, discrepancies="all new")
+    posterior_file.write(posterior(("x",)), tmp_path / "p", {})
+    known = pq.read_table(tmp_path / "p").schema.metadata
+    pq.write_table(pa.table({"x": ["text"]}).replace_schema_metadata(known), tmp_path / "p")
+    assert "not a posterior" in refused(tmp_path / "p")
 
 
 @given(share=st.floats(0, 0.999))

@@ -13,6 +13,7 @@ from scipy.special import ndtr
 
 from sim import shipped
 from sim.calibration import report
+from sim.calibration.forecast import Interval
 from sim.calibration.groups import Group, group_of, moved
 from sim.calibration.inference import Evidence, ImportanceSample, importance_sample, quantiles
 from sim.calibration.joint import ForwardModel, Unknowns, seen
@@ -42,15 +43,8 @@ def anchors() -> tuple[Observed, ...]:
 
 @pytest.fixture(scope="module")
 def found(anchors: Sequence[Observed]) -> Calibration:
-    told = [0]
-
-    def advance() -> None:
-        told[0] += 1
-
-    task = Task.of(anchors, [anchors[0]], seed=1, draws=DRAWS)
-    result = task.done(advance)
-    assert told[0] == task.size
-    return result
+    """Of both anchors, for nothing."""
+    return Task.of(anchors, [], seed=1, draws=4 * DRAWS).done()
 
 
 def test_each_anchor_lies_in_what_the_other_predicts(found: Calibration) -> None:
@@ -91,10 +85,17 @@ def test_no_point_is_sold_as_knowledge(found: Calibration) -> None:
     assert "Still possible together" in text
 
 
-def test_what_is_left_open_adds_up(found: Calibration) -> None:
-    for one in found.forecasts:
-        assert sum(each.share for each in one.open) == pytest.approx(1)
-        assert 0 < one.discrepancy < 1
+def test_what_is_left_open_adds_up_and_progress_is_told(anchors: Sequence[Observed]) -> None:
+    told = [0]
+
+    def advance() -> None:
+        told[0] += 1
+
+    task = Task.of(anchors[:1], anchors[:1], seed=1, draws=64)
+    (one,) = task.done(advance).forecasts
+    assert told[0] == task.size
+    assert sum(each.share for each in one.open) == pytest.approx(1)
+    assert 0 < one.discrepancy < 1
 
 
 def test_groups_share_a_measurement_out(found: Calibration) -> None:
@@ -119,9 +120,9 @@ def test_the_report_holds_what_was_found(found: Calibration) -> None:
     assert np.isfinite(found.quantiles).all()
 
 
-def test_the_same_seed_finds_the_same(anchors: Sequence[Observed], found: Calibration) -> None:
-    again = Task.of(anchors, [anchors[0]], seed=1, draws=DRAWS).done()
-    assert report.as_object(again) == report.as_object(found)
+def test_the_same_seed_finds_the_same(anchors: Sequence[Observed]) -> None:
+    first, again = (Task.of(anchors[:1], [], seed=1, draws=64).done() for _ in range(2))
+    assert report.as_object(again) == report.as_object(first)
 
 
 def test_a_measurement_that_nothing_explains_is_a_conflict() -> None:
@@ -144,9 +145,8 @@ def test_a_measurement_that_nothing_explains_is_a_conflict() -> None:
         ((900, 901), "outside the 90 % interval"),
     ],
 )
-def test_a_claim_lies_where_it_lies(ends: tuple[float, float], words: str, found: Calibration) -> None:
-    after = replace(found.forecasts[0].after, p5=550.0, p25=650.0, p50=690.0, p75=750.0, p95=850.0)
-    assert place(ends, after) == words
+def test_a_claim_lies_where_it_lies(ends: tuple[float, float], words: str) -> None:
+    assert place(ends, Interval(p5=550.0, p25=650.0, p50=690.0, p75=750.0, p95=850.0)) == words
 
 
 SCHEDULING = "stack.dispatch.schedule_us"
@@ -194,7 +194,7 @@ def test_a_host_cost_is_found_again_from_whole_simulated_runs() -> None:
 
 
 FEW = {SCHEDULING, "work.routed_experts", "work.collectives", "gpu.achieved_bandwidth_gb_s", OF_SYSTEM}
-CASES = 100
+CASES = 200
 
 
 class Surface:
@@ -231,7 +231,7 @@ def test_known_parameters_are_recovered_from_simulated_anchors(anchors: Sequence
     for case in range(CASES):
         true = rng.normal(size=len(unknowns))
         logs = surface(true[None])[0] + rng.normal(size=2) * sds
-        found = importance_sample(surface, Evidence(logs, sds), len(unknowns), 512, case)
+        found = importance_sample(surface, Evidence(logs, sds), len(unknowns), 256, case)
         weights = found.weights()
         ends = [quantiles(column, weights, np.array([0.05, 0.95])) for column in found.values.T]
         covered[case] = [low <= value <= high for (low, high), value in zip(ends, true, strict=True)]
@@ -240,7 +240,7 @@ def test_known_parameters_are_recovered_from_simulated_anchors(anchors: Sequence
     assert len(learnt_of) == 2
     for at in learnt_of:
         assert narrow[at] < 0.6 * 2 * 1.645
-        assert 85 <= covered[:, at].sum() <= 95
+        assert 0.85 <= covered[:, at].mean() <= 0.95
     assert 0.88 <= covered.mean() <= 0.92
 
 

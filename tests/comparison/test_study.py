@@ -21,7 +21,7 @@ from sim.comparison.paired import Pair, Verdict, pair
 from sim.comparison.report import answer
 from sim.comparison.runs import Runs, play_runs
 from sim.comparison.study import Entrant, Study, Task, entrants
-from sim.comparison.unknown import draw_together
+from sim.comparison.unknown import Drawn, draw_together, unknown
 from sim.draws import RandomStream
 from sim.errors import ScenarioError
 from sim.graph import Component, IntArray
@@ -29,6 +29,8 @@ from sim.means import MeanTimes, mean_times
 from sim.setup import Setup
 from sim.simulate import Simulation
 from sim.uncertainty.parameters import Parameters
+from sim.uncertainty.posterior import Posterior, Stored
+from sim.uncertainty.response import Outcomes
 
 TRIES = 100
 RUNS = 16
@@ -245,3 +247,26 @@ def test_progress_is_as_long_as_said() -> None:
     task = Task(sides, draws=8)
     task.done(lambda: heard.append(None))
     assert len(heard) == task.size == 22
+
+
+def test_unknowns_are_shared_only_where_both_sides_draw_them_alike() -> None:
+    """From their priors, or from one posterior; a calibrated side and one that is not share none it learnt of."""
+    plain = full_setup()
+    names = tuple(parameter.identity for parameter in Parameters.of(plain))[:3]
+    known = Posterior(
+        identities=names,
+        quantiles=np.full((8, 3), 0.5),
+        discrepancies={},
+        observations=(),
+        effective_sample_size=8.0,
+        stored=Stored("there.parquet", "a hash", "another"),
+    )
+    learnt = replace(plain, posterior=known)
+    one, same = (unknown(drawn(side), drawn(learnt), 0.99) for side in (plain, learnt))
+    assert len(one.only_a) == len(one.only_b) == 3
+    assert not (same.only_a or same.only_b)
+
+
+def drawn(setup: Setup) -> Drawn:
+    flat = np.ones(4)
+    return Drawn(Parameters.of(setup), Outcomes(flat, flat))
