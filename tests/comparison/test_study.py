@@ -250,7 +250,7 @@ def test_progress_is_as_long_as_said() -> None:
 
 
 def test_unknowns_are_shared_only_where_both_sides_draw_them_alike() -> None:
-    """From their priors, or from one posterior; a calibrated side and one that is not share none it learnt of."""
+    """From their priors, or from one posterior: what one side alone has learnt of is not shared."""
     plain = full_setup()
     names = tuple(parameter.identity for parameter in Parameters.of(plain))[:3]
     known = Posterior(
@@ -264,7 +264,8 @@ def test_unknowns_are_shared_only_where_both_sides_draw_them_alike() -> None:
     learnt = replace(plain, posterior=known)
     one, same = (unknown(drawn(side), drawn(learnt), 0.99) for side in (plain, learnt))
     assert len(one.only_a) == len(one.only_b) == 3
-    assert not (same.only_a or same.only_b)
+    assert not same.only_a
+    assert not same.only_b
 
 
 def drawn(setup: Setup) -> Drawn:
