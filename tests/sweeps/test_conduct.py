@@ -20,7 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sweeps import conducted, files, nobody, plan_of, rows, scripted, swept
 
-from sim import cli, digests
+from sim import digests
+from sim.cli.sweep import pool_of
 from sim.setup import Setup
 from sim.sweeps import cell as cells
 from sim.sweeps import conduct as conductor
@@ -327,8 +328,8 @@ def test_a_cell_that_kills_its_process_is_found_out(tmp_path: Path) -> None:
 def test_workers_asked_for_are_workers_got_on_any_system(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
     monkeypatch.setattr(executors, "processes", counts.append)
-    cli._pool(3, None)()
+    pool_of(3, None)()
     monkeypatch.delattr(os, "sched_getaffinity")
-    cli._pool(3, None)()
-    cli._pool(None, None)()
+    pool_of(3, None)()
+    pool_of(None, None)()
     assert counts == [3, 3, os.cpu_count()]
