@@ -6,7 +6,7 @@ from hwmodels.estimate import Source
 from sim.answer import Answer, Comparison, Stage, launch_counts
 from sim.replay import Replay
 from sim.report.drafting import batch_notes, drafting_notes
-from sim.report.words import percent
+from sim.report.words import number, percent
 from sim.scenario import CapturePolicy
 from sim.setup import LaunchMode, Setup
 from sim.statistics import MIN_RUNS, Summary
@@ -15,6 +15,7 @@ from sim.statistics import MIN_RUNS, Summary
 def notes(answer: Answer) -> list[str]:
     """What the number rests on, how it was launched, what was published, what is assumed."""
     compared = [] if answer.comparison is None else comparison_lines(answer.comparison)
+    compared += outside_lines(answer)
     assumed = [f"Assumed: {assumption}" for assumption in answer.setup.scenario.assumptions]
     return [rests_on(answer.summary), *played_notes(answer), *compared, *reading_notes(answer), *assumed]
 
@@ -22,6 +23,20 @@ def notes(answer: Answer) -> list[str]:
 def played_notes(answer: Answer) -> list[str]:
     """How the step was launched, and what was checked."""
     return [launch_line(answer), *replay_lines(answer.replayed)]
+
+
+def outside_lines(answer: Answer) -> list[str]:
+    """A published measurement that lies outside all that was drawn."""
+    if answer.comparison is None or answer.total is None or answer.comparison.anchor.tok_s is None:
+        return []
+    published, band = answer.comparison.anchor.tok_s, answer.total.throughput_tok_s
+    if band.p5 <= published <= band.p95:
+        return []
+    what = "neither figures nor luck explain" if answer.setup.posterior is None else "nothing here explains"
+    return [
+        f"The published {published:g} lies outside what was drawn ({number(band.p5)} to {number(band.p95)},"
+        f" P5 to P95): {what} it."
+    ]
 
 
 def reading_notes(answer: Answer) -> list[str]:
