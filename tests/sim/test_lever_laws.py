@@ -82,7 +82,7 @@ def predecessors(graph: StepGraph) -> list[set[int]]:
     return found
 
 
-@settings(max_examples=40)
+@settings(max_examples=16)
 @given(benches(), st.data())
 def test_a_lever_off_the_critical_path_changes_not_one_nanosecond(
     bench: LeverBench, data: st.DataObject
@@ -124,7 +124,7 @@ def hidden_levers(bench: LeverBench) -> list[Lever]:
     return found
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(benches(HIDING))
 def test_a_lever_that_is_nowhere_on_the_critical_path_brings_nothing(bench: LeverBench) -> None:
     """Its share is nothing, and so are its gain and its elasticity."""
@@ -138,7 +138,7 @@ def test_a_lever_that_is_nowhere_on_the_critical_path_brings_nothing(bench: Leve
         assert effect.elasticity == 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=16)
 @given(benches(), st.data())
 def test_a_better_lever_never_lowers_throughput(bench: LeverBench, data: st.DataObject) -> None:
     """By any amount, in any step: on in-order lanes shorter work never makes a step longer."""
