@@ -14,7 +14,7 @@ SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile("dev", max_examples=40, deadline=None, suppress_health_check=SLOW_IS_FINE)
 settings.register_profile(
     "ci",
-    max_examples=200,
+    max_examples=100,
     deadline=None,
     derandomize=True,
     print_blob=True,

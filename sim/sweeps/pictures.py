@@ -41,11 +41,11 @@ def _figures(result: SweepResult) -> Iterator[tuple[str, Figure]]:
     several = [at for at, axis in enumerate(axes) if len(axis.values) > 1]
     for across, up in itertools.combinations(several, 2):
         figure = heat_map(result, across, up)
-        yield f"map_{axes[across].name}_{axes[up].name}", _titled(figure, result, {across, up})
+        yield f"map_{axes[across].name}_{axes[up].name}", titled(figure, result, {across, up})
     for at in several:
         beside = next((other for other in several if other != at), None)
         shown = {at, *([] if beside is None else [beside])}
-        yield f"curve_{axes[at].name}", _titled(curves(result, at, beside), result, shown)
+        yield f"curve_{axes[at].name}", titled(curves(result, at, beside), result, shown)
 
 
 def heat_map(result: SweepResult, across: int, up: int) -> Figure:
@@ -116,7 +116,7 @@ def _mark(plot: Axes, result: SweepResult, cells: NDArray[np.int64], values: NDA
             )
 
 
-def _titled(figure: Figure, result: SweepResult, shown: set[int]) -> Figure:
+def titled(figure: Figure, result: SweepResult, shown: set[int]) -> Figure:
     """*figure* under the question, and where the axes that are not *shown* stand."""
     at = held(result, shown)
     lines = [result.plan.question, *([f"at {', '.join(at)}"] if at else [])]

@@ -133,7 +133,9 @@ def test_a_map_is_the_slice_through_the_best_cell(peak: tuple[int, ...], order: 
     ]
     assert frames(figure)[(peak[across], peak[up])] == "-"
     fixed = plan.axes[held]
-    assert f"at {fixed.name} = {fixed.values[peak[held]].label}" in figure.axes[0].get_title(loc="left")
+    assert f"at {fixed.name} = {fixed.values[peak[held]].label}" in pictures.titled(
+        figure, result, {across, up}
+    ).axes[0].get_title(loc="left")
 
 
 def test_equals_are_dotted_and_failures_hatched() -> None:
@@ -205,7 +207,8 @@ def test_a_long_question_fits_into_its_picture(tmp_path: Path) -> None:
         "Which of these engines and drafters should one take for a hard reasoning load on eight B300 today?"
     )
     result = hill(engines(tmp_path, "engine", question, "large"), (0, 1))
-    for figure in (pictures.heat_map(result, 0, 1), pictures.curves(result, 0, 1)):
+    for bare in (pictures.heat_map(result, 0, 1), pictures.curves(result, 0, 1)):
+        figure = pictures.titled(bare, result, {0, 1})
         figure.draw_without_rendering()
         for text in (figure.axes[0].title, figure.axes[0]._left_title):  # type: ignore[attr-defined]
             assert text.get_window_extent().x1 <= figure.bbox.x1
