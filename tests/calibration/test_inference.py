@@ -145,6 +145,15 @@ def test_weights_stand_for_repeats(values: list[float], level: float) -> None:
     assert held.min() <= found <= held.max()
 
 
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=30, unique=True))
+def test_the_middle_is_the_median_and_both_tails_are_alike(values: list[float]) -> None:
+    held = np.array(values)
+    even = np.full(len(held), 1 / len(held))
+    low, middle, high = quantiles(held, even, np.array([0.2, 0.5, 0.8]))
+    assert middle == pytest.approx(np.median(held))
+    assert quantiles(-held, even, np.array([0.2, 0.8])) == pytest.approx([-high, -low])
+
+
 CASES = 400
 BENT = np.array([[0.30, 0.15, 0.05, 0.0, 0.08], [0.12, -0.10, 0.25, 0.04, 0.0]])
 
