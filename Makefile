@@ -21,7 +21,7 @@ run: $(READY)
 	$(BIN)/python -m sim run scenarios/b300_strong_drafter.yaml
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --benchmark-disable
+	$(BIN)/python -m pytest -n auto --benchmark-disable $(PYTEST_OPTIONS)
 
 # One file of tests to a worker: pycuda is built in one while the others go on.
 cuda-test: $(READY)
