@@ -109,7 +109,7 @@ class ImportanceSample:
     near: Linearisation
     """Of the model in the middle of the posterior."""
 
-    @property
+    @cached_property
     def prior_weights(self) -> Array:
         """(draws,) adding to 1, of what was known before."""
         return np.asarray(special.softmax(self.log_ratio))
@@ -130,7 +130,7 @@ class ImportanceSample:
         )
         return np.asarray(self.logs + errors * self.evidence.sds)
 
-    @property
+    @cached_property
     def posterior(self) -> Normal:
         """That of the linearisation."""
         return self.near.posterior(self.evidence, range(len(self.evidence.logs)))

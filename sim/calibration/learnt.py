@@ -95,25 +95,30 @@ class Tie:
 
 def each(sample: ImportanceSample, unknowns: Unknowns) -> tuple[Learnt, ...]:
     """Every unknown, what was learnt most of first."""
-    seen = np.any(sample.near.slopes != 0, axis=0)
-    found = [_learnt(sample, at, item, bool(seen[at])) for at, item in enumerate(unknowns.items)]
+    weights, seen = sample.weights(), np.any(sample.near.slopes != 0, axis=0)
+    noise = BEYOND_NOISE / sqrt(effective_sample_size(weights))
+    columns = zip(unknowns.items, sample.values.T, seen.tolist(), strict=True)
+    found = [_learnt(item, values, weights, noise if met else None) for item, values, met in columns]
     return tuple(sorted(found, key=lambda one: one.narrowed - abs(one.moved)))
 
 
-def _learnt(sample: ImportanceSample, at: int, unknown: Parameter, seen: bool) -> Learnt:
-    values, weights = sample.values[:, at], sample.weights()
+def _learnt(unknown: Parameter, values: Array, weights: Array, noise: float | None) -> Learnt:
+    """What *values* (draws,) with *weights* say of *unknown*, beyond *noise*; None where nothing met it."""
     mean = float(weights @ values)
     sd = sqrt(float(weights @ (values - mean) ** 2))
-    noise = BEYOND_NOISE / sqrt(effective_sample_size(weights))
-    moved, narrowed = abs(mean) >= max(MOVED, noise), sd <= 1 - max(1 - NARROWED, noise / sqrt(2))
     return Learnt(
         unknown=unknown,
         before=_quantiles(unknown, LEVELS),
         after=_quantiles(unknown, special.ndtr(quantiles(values, weights, LEVELS))),
         moved=mean,
         narrowed=sd,
-        is_news=seen and (moved or narrowed),
+        is_news=noise is not None and _is_news(mean, sd, noise),
     )
+
+
+def _is_news(mean: float, sd: float, noise: float) -> bool:
+    """Whether a middle has moved, or a spread fallen, by more than the *noise* of the draws."""
+    return abs(mean) >= max(MOVED, noise) or sd <= 1 - max(1 - NARROWED, noise / sqrt(2))
 
 
 def _quantiles(unknown: Parameter, levels: Array) -> Quantiles:

@@ -35,7 +35,7 @@ class Predicted:
 
     @classmethod
     def of(cls, name: str, scenario: Scenario) -> Self:
-        """What *scenario*, called *name*, decodes; HardwareError where figures discrepancy."""
+        """What *scenario*, called *name*, decodes; HardwareError where figures lack."""
         setup = resolve(uncalibrated(scenario))
         found = predict(setup.scenario, half_way(setup.scenario))
         length = acceptance_model(setup).mean_length()

@@ -176,15 +176,16 @@ class Task:
         for at, one in enumerate(self.observed):
             others = found.weights(at) if count > 1 else None
             share = float(before @ (logs[:, at] < one.log_published))
+            tail = 2 * min(share, 1 - share)
             yield Fit(
                 observed=one,
                 before=_predicted(logs[:, at], before),
                 after=_predicted(logs[:, at], after),
                 left_out=None if others is None else _left_out(logs[:, at], others),
                 moved=moved(found, self.unknowns, at),
-                prior_tail=2 * min(share, 1 - share),
+                prior_tail=tail,
                 # Bonferroni: one of many measurements is always the most surprising.
-                is_conflict=2 * min(share, 1 - share) < (1 - CONFLICT) / count,
+                is_conflict=tail < (1 - CONFLICT) / count,
             )
 
 
