@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from commands import interrupted, sim
 from texts import GOOD
 
 SMALL = GOOD + "anchor: {tok_s: 300, source: a measurement made up here}\n"
 QUICK = ("--draws", "64", "--no-pictures")
-
-
-def sim(*arguments: str, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sim", *arguments]
-    return subprocess.run(command, cwd=cwd, text=True, capture_output=True, check=False, **options)
 
 
 def written(folder: Path) -> None:
@@ -155,17 +147,10 @@ def test_mistakes_are_named_with_exit_code_2(folder: Path, arguments: tuple[str,
 
 
 def test_an_interrupt_writes_nothing(folder: Path) -> None:
-    command = [sys.executable, "-m", "sim", "calibrate", "b300_now", "--draws", "16384"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     there = folder / "results/calibrations/b300_now"
-    until = time.monotonic() + 60
-    while not there.exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert "nothing is written" in stderr
-    assert "Traceback" not in stderr
-    assert stdout == ""
+    done = interrupted("calibrate", "b300_now", "--draws", "16384", cwd=folder, there=there)
+    assert done.returncode == 130, done.stderr
+    assert "nothing is written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
     assert not list(there.iterdir())

@@ -9,18 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from commands import sim
 from texts import GOOD
 
 ROOT = Path(__file__).parents[1]
 SPREAD_KEYS = {"mean", "half_width", "p5", "p50", "p95"}
-
-
-def sim(*arguments: str, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sim", *arguments]
-    return subprocess.run(command, cwd=cwd, text=True, capture_output=True, check=False, **options)
 
 
 @pytest.fixture

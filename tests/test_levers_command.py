@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from commands import interrupted, sim
 from texts import GOOD
 
 SMALL = GOOD.replace("  mean_length: 4.4", "  quality: {mean_length: 4.4}")
-
-
-def sim(*arguments: str, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sim", *arguments]
-    return subprocess.run(command, cwd=cwd, text=True, capture_output=True, check=False, **options)
 
 
 @pytest.fixture
@@ -144,18 +135,10 @@ def test_mistakes_are_named_with_exit_code_2(folder: Path, arguments: tuple[str,
 
 @pytest.mark.parametrize("arguments", [("b300_strong_drafter_eager", "b300_now"), ("--investments",)])
 def test_an_interrupt_writes_nothing(folder: Path, arguments: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "sim", "levers", *arguments, "--no-pictures"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     there = folder / "results/levers"
-    until = time.monotonic() + 60
-    # The folder is made when the work begins.
-    while not there.exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert "nothing is written" in stderr
-    assert "Traceback" not in stderr
-    assert stdout == ""
+    done = interrupted("levers", *arguments, "--no-pictures", cwd=folder, there=there)
+    assert done.returncode == 130, done.stderr
+    assert "nothing is written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
     assert not [path for path in there.rglob("*") if path.is_file()]

@@ -21,9 +21,8 @@ from sim.calibration.wording import (
     place,
     span,
     tie_line,
-    value,
 )
-from sim.report import render
+from sim.report import render, value
 from sim.uncertainty import posterior_file
 from sim.uncertainty.posterior import Observation, Posterior
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sim.calibration.forecast import Claim, Forecast, Interval
 from sim.calibration.joint import Unknowns
 from sim.calibration.learnt import Combination, Tie
-
-
-def value(of: Any) -> str:
-    """A drawn value, in few digits where it is a number."""
-    return f"{of:.4g}" if isinstance(of, float) else str(of)
+from sim.report import value
 
 
 def per_cent(share: float) -> str:

@@ -19,6 +19,7 @@ from sim.levers.played import RUNS, STEPS
 from sim.levers.study import Study
 from sim.levers.tables import MOST_IN_FULL, MOST_WITH_SHARES
 from sim.levers.words import change
+from sim.report import value
 
 ASKS = "Which part of a step decides, and what is it worth?"
 NO_EXPERTS = "there are no experts to weigh overhead against"
@@ -281,7 +282,7 @@ def _drivers(study: Study) -> list[Block]:
     for driver in study.drivers.drivers:
         swing = driver.swing
         ends = zip(swing.values, swing.tok_s, strict=True)
-        cells = [cell for value, tok_s in ends for cell in (words.value(value), f"{tok_s:.1f}")]
+        cells = [cell for drawn, tok_s in ends for cell in (value(drawn), f"{tok_s:.1f}")]
         rows.append((swing.name, f"{driver.total:.2f}", f"{driver.first:.2f}", *cells, swing.basis))
     head = ["not known", "total index", "alone", "P5", "tok/s there", "P95", "tok/s there", "source"]
     return [Table(report.drivers_note(study.drivers), head, rows, words=[7])]

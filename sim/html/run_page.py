@@ -10,10 +10,9 @@ from sim.answer import Answer, Comparison
 from sim.html import figures, parts
 from sim.html.page import Page, Paragraph, Picture, Section, Table
 from sim.html.svg import inline
-from sim.levers.words import value
 from sim.op_steps import OpStep, op_steps
 from sim.output import StepCost, step_costs
-from sim.report import number, percent, with_half_width
+from sim.report import number, percent, value, with_half_width
 from sim.simulate import Simulation
 from sim.statistics import Summary
 from sim.uncertainty.total import Swing

@@ -15,8 +15,8 @@ from sim.levers.overhead import overhead
 from sim.levers.played import RUNS, STEPS
 from sim.levers.study import Study
 from sim.levers.tables import alternatives, beside, impossible, single
-from sim.levers.words import change, per_cent, table_of, value
-from sim.report import drafting_line, render
+from sim.levers.words import change, per_cent, table_of
+from sim.report import drafting_line, render, value
 
 MOST_SCENARIOS = 6
 """That fit beside one another at all."""

@@ -41,11 +41,6 @@ def bound(study: Study, effect: Effect) -> str:
     return "no bound" if ratio > NO_BOUND else change(ratio)
 
 
-def value(drawn: object) -> str:
-    """A drawn value, in few digits where it is a number."""
-    return f"{drawn:.4g}" if isinstance(drawn, float) else str(drawn)
-
-
 def per_cent(value: float) -> str:
     """A share with one decimal, never -0.0."""
     return f"{abs(value) if abs(value) < 0.0005 else value:.1%}".replace("%", " %")

@@ -6,7 +6,7 @@ from sim.report.notes import captured_note, played_notes, reading_notes
 from sim.report.tables import QUANTILES, lane_rows, latency_lines, quantities
 from sim.report.unknowns import range_lines
 from sim.report.whole import headline, lines
-from sim.report.words import BAR_WIDTH, number, percent, render, with_half_width
+from sim.report.words import BAR_WIDTH, number, percent, render, value, with_half_width
 
 __all__ = [
     "BAR_WIDTH",
@@ -26,5 +26,6 @@ __all__ = [
     "range_lines",
     "reading_notes",
     "render",
+    "value",
     "with_half_width",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim import digests
 from sim.answer import Answer
-from sim.report.words import number, with_half_width
+from sim.report.words import number, value, with_half_width
 from sim.uncertainty.posterior import FEW, Posterior
 from sim.uncertainty.total import SHOWN, Swing, Total
 
@@ -49,6 +49,6 @@ def total_lines(total: Total | None) -> list[str]:
 
 def swing_line(swing: Swing) -> str:
     """What one parameter does alone."""
-    values = " to ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in swing.values)
+    values = " to ".join(map(value, swing.values))
     tok_s = " to ".join(map(number, swing.tok_s))
     return f"{swing.name}, {values}: {tok_s} tok/s ({swing.basis})"

@@ -40,6 +40,11 @@ def decimals(value: float) -> int:
     return 1 if abs(value) >= 100 else 2
 
 
+def value(drawn: object) -> str:
+    """A drawn value, in few digits where it is a number."""
+    return f"{drawn:.4g}" if isinstance(drawn, float) else str(drawn)
+
+
 def percent(share: float) -> str:
     """``12.3 %``."""
     return f"{100 * share:.1f} %"
